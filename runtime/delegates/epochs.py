@@ -70,6 +70,7 @@ def _dependencies(
     """For each operator how many others it waits for, and which ones wait for it."""
     made_by = {t: o.index for o in operators for t in o.outputs}
     waits = {o.index: {made_by[t] for t in o.inputs if t in made_by} for o in operators}
+    # A chain is enough: waiting for the one before implies waiting for all earlier ones.
     for before, after in pairwise(sorted(ordered & waits.keys())):
         waits[after].add(before)
     users: dict[int, list[int]] = defaultdict(list)

@@ -122,6 +122,7 @@ def delegate_graph(
         wanted = _supported(facts, delegate, candidates, reasons, failed.get(number, {}))
         selection = select(facts, delegate, number, owner, wanted, folded, grouping)
         for part in selection.partitions:
+            # A partition of nothing but the host's operators would leave the delegate nothing to run.
             if split(part)[1]:
                 owner.update({o.index: number for o in part})
             else:
@@ -173,6 +174,7 @@ def make_partition(model: Model, facts: GraphFacts, operators: tuple[Operator, .
         if o.opcode is BuiltinOperator.DEQUANTIZE and o.outputs[0] in touched
     }
     quantised = (facts.subgraph.tensors[t].quantization for t in touched)
+    # Scales of blocks lie in tensors of their own, which no operator names as an input.
     scales = {q.blocks.scales for q in quantised if q is not None and q.blocks is not None}
     inputs, outputs = Border(facts).tensors(operators)
     return Partition(

@@ -212,6 +212,7 @@ def _connected(part: Group) -> list[Group]:
 
     def root(index: int) -> int:
         while leader[index] != index:
+            # Path halving keeps the chains short.
             leader[index] = leader[leader[index]]
             index = leader[index]
         return index

@@ -39,6 +39,7 @@ def border_refusal(facts: GraphFacts, operator: Operator) -> Unsupported | None:
         return Unsupported("its variable's handle is made elsewhere")
     if operator.opcode is Op.READ_VARIABLE:
         for other in earlier:
+            # A variable whose handle comes from elsewhere might be the same one.
             if other.opcode is Op.ASSIGN_VARIABLE and _variable(facts, other) in (name, None):
                 return Unsupported(f"operator {other.index} {other.name} assigns its variable before it")
     return None

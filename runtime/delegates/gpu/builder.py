@@ -124,6 +124,7 @@ def _tensor_refusal(
             if kind in _PARAMETERS:
                 continue
             return _refused(facts, operator, tensor, _name(facts, tensor), "a constant of int32 or int64")
+        # Constants of fp16 enter as float32; no kernel computes with tensors of fp16.
         half = kind is TensorType.FLOAT16 and not is_constant
         if half or element is None or element not in known:
             if place.is_parameter and kind in _PARAMETERS:
@@ -247,6 +248,7 @@ class _Building:
             rounding = self._rounding(operator, tensor)
             if rounding is None:
                 continue
+            # An epilogue applies to every result alike, and several results may have different scales.
             if family.epilogue and len(outputs) == 1:
                 steps = rounded(steps, rounding)
                 continue
@@ -303,6 +305,7 @@ class _Building:
         known, data = self.facts.subgraph.tensors[tensor], facts.constants.get(tensor)
         if element is None:
             raise ValueError(f"tensor {tensor} of type {known.type.name.lower()} cannot be an operand")
+        # Constants of fp16 are widened to float32 below.
         if data is not None and data.dtype not in (element.dtype, np.float16):
             raise ValueError(f"constant {tensor} of type {data.dtype.name} is no {element.value}")
         data = None if data is None else np.asarray(data, element.dtype)

@@ -62,6 +62,7 @@ class Offer:
         for operator in operators:
             if refusal(graph, operator, Quantised.LEVELS) and not refusal(graph, operator, Quantised.REAL):
                 return Quantised.REAL
+        # Asked last, because the answer may take a probe of the device.
         gains = self._gains_by_integers(quantises_rows=quantises_rows)
         return Quantised.LEVELS if gains else Quantised.REAL
 

@@ -26,6 +26,7 @@ class Buffers:
     def __init__(self, runtime: str, model: Any, interface: Interface) -> None:
         self._runtime = runtime
         self._model = model
+        # The first signature, which is the one that `run_by_index(0)` runs.
         ((key, names), *_) = model.get_signature_list().items()
         details = model.get_input_tensor_details(key), model.get_output_tensor_details(key)
         self._inputs = self._places(names["inputs"], details[0], [t.index for t in interface.inputs])
@@ -43,10 +44,12 @@ class Buffers:
             for place, array in zip(self._inputs, inputs, strict=True):
                 if tuple(shapes[names["inputs"][place]]["shape"]) != array.shape:
                     self._model.resize_input_tensor(place, list(array.shape), 0, strict=False)
+            # After the resizes, as buffers are made for the shapes of this moment.
             self._buffers = self._model.create_input_buffers(0), self._model.create_output_buffers(0)
         except (RuntimeError, ValueError) as error:
             raise DelegateError(f"{self._runtime}: LiteRT: {one_line(error)}") from error
         self._feeds = [(self._buffers[0][p], array) for p, array in zip(self._inputs, inputs, strict=True)]
+        # Asked again, because a resize changes the shapes of outputs.
         outputs = self._model.get_output_tensor_details(self._key)
         self._readers = [
             _reader(self._buffers[1][place], outputs[names["outputs"][place]]) for place in self._outputs
@@ -96,6 +99,7 @@ class Buffers:
 
 def _reader(buffer: Any, details: Mapping[str, Any]) -> Callable[[], Array]:
     shape, kind = tuple(details["shape"]), np.dtype(details["dtype"])
+    # Without a dtype, the product over no dimensions would be a float.
     count = int(np.prod(shape, dtype=np.int64))
     return lambda: np.asarray(buffer.read(count, kind)).reshape(shape)
 

@@ -144,6 +144,7 @@ class LiteRtDelegate:
             with spoken() as heard:
                 model = compiled.CompiledModel.from_file(path, options=chosen)
         except (RuntimeError, ValueError) as error:
+            # `spoken` itself may fail before it has heard anything.
             words = problems(heard.text if heard else "", str(error))
             raise failure("LiteRT", "; ".join(words) or one_line(error), DelegateError) from error
         if resolver == XNNPACK:
@@ -154,6 +155,7 @@ class LiteRtDelegate:
     def _flags(self) -> int | None:
         """Return XNNPACK's flags; None for LiteRT's own."""
         asked = sum(flag for name, flag in _FLAGS.items() if self.options[name])
+        # Flags replace LiteRT's defaults, so these must be among them.
         return asked | _QUANTIZED if asked else None
 
 

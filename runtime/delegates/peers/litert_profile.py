@@ -79,6 +79,7 @@ def _ask(arguments: Sequence[str]) -> list[list[tuple[int, str, int, int, int]]]
     if ran.returncode:
         how = signal.Signals(-ran.returncode).name if ran.returncode < 0 else f"exit code {ran.returncode}"
         return f"LiteRT ended its process by {how}"
+    # Only the last line is the child's answer; LiteRT may have printed in front of it.
     answer = json.loads(ran.stdout.splitlines()[-1])
     if "why" in answer:
         told = _ERROR.findall(ran.stderr.decode(errors="replace")) or [answer["why"]]
@@ -98,5 +99,6 @@ def _medians(runs: list[list[tuple[int, str, int, int, int]]], threads: int) -> 
     for events in zip(*kept, strict=True):
         kind, name, _, node, subgraph = events[0]
         index = node if kind == _OPERATOR and subgraph == 0 else None
+        # LiteRT's profiler counts microseconds.
         nodes.append(LiteRtNode(name, index, 1e3 * median(event[2] for event in events)))
     return LiteRtTimes(litert_version() or "unknown", threads, 1e3 * median(whole), tuple(nodes))

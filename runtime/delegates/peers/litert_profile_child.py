@@ -72,6 +72,7 @@ def _profile(
     _add(api, options, b"xnnpack", b"num_threads = %d\n" % threads)
     compiled = api.made("CreateCompiledModel", environment, model, options)
     profiler = api.made("CompiledModelGetProfiler", compiled)
+    # A plain int would be passed as a C int, which is narrower than size_t.
     signature = api.made("GetModelSignature", model, c_size_t(0))
     places = [_buffers(api, environment, compiled, signature, kind, inputs) for kind in ("Input", "Output")]
     arguments = [part for place in places for part in (c_size_t(len(place)), place)]
@@ -92,6 +93,7 @@ def _profile(
 def _add(api: _Api, options: c_void_p, kind: bytes, text: bytes) -> None:
     c = ctypes.CDLL(None)
     c.strdup.restype = c_void_p
+    # LiteRT frees the text by the function that it is given, so C must have allocated it.
     copy = c_void_p(c.strdup(text))
     api("AddOpaqueOptions", options, api.made("CreateOpaqueOptions", kind, copy, c.free))
 

@@ -51,6 +51,7 @@ def _log_file() -> int | None:
     """Open the standard error output for reading; None if it is not a file that may be read."""
     with suppress(OSError):
         if stat.S_ISREG(os.fstat(_ERRORS).st_mode):
+            # Opened anew, because the descriptor itself may be open for writing only.
             return os.open(f"/proc/self/fd/{_ERRORS}", os.O_RDONLY)
     return None
 
@@ -72,6 +73,7 @@ def _diverted(found: Spoken) -> Iterator[None]:
             file.seek(0)
             content = file.read()
             found.text = content.decode(errors="replace")
+            # The reader of the output may be gone.
             with suppress(OSError), os.fdopen(kept, "wb") as output:
                 output.write(content)
 

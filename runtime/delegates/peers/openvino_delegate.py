@@ -98,6 +98,7 @@ class OpenVinoDelegate:
         return {
             "INFERENCE_PRECISION_HINT": _HINTS[self._options["precision"]],
             "PERFORMANCE_HINT": "LATENCY",
+            # A single stream has all threads work on the one request that runs at a time.
             "NUM_STREAMS": 1,
             **({"INFERENCE_NUM_THREADS": threads} if threads else {}),
         }
@@ -149,6 +150,7 @@ class _Session:
         self._request = compiled.create_infer_request()
         for port, array in zip(_ports(compiled.inputs, self._interface.inputs), inputs, strict=True):
             _check_type(port, array.dtype.name)
+            # Shared, so that each run sees what `set_tensor` has written into the array.
             self._request.set_tensor(port, tensor(array, shared_memory=True))
         self._outputs = _ports(compiled.outputs, self._interface.outputs)
 
@@ -175,6 +177,7 @@ def executed_types(compiled: Any) -> Counter[str]:
         facts = node.get_rt_info()
         kind, primitive = (facts[key].astype(str) for key in ("layerType", "primitiveType"))
         if kind not in ("Const", "Input", "Output", "Reorder"):
+            # A primitive's name ends with its type, as in `jit_avx512_f32`.
             found[primitive.rpartition("_")[2].lower()] += 1
     return found
 
@@ -207,6 +210,7 @@ def _imported() -> Any:
     modules: dict[str, Any] = sys.modules
     hidden = "openvino" not in modules and _REPORTER not in modules
     if hidden:
+        # None makes an import fail as if the package were not installed.
         modules[_REPORTER] = None
     try:
         return import_module("openvino")

@@ -53,6 +53,7 @@ class Entry:
     @property
     def is_persistent(self) -> bool:
         """Whether groups share several layers, and wait for one another between them."""
+        # A `sequence` is a single group, so both of its sizes are equal.
         return self.last - self.first > 1 and self.global_size != self.local_size
 
 
@@ -172,6 +173,7 @@ class Recording(ABC):
         self._download(self.plan.checks_offset, flags)
         failed = self._first_failed(flags)
         if failed is not None:
+            # Kernels only ever set flags, so a stale one would fail the next run as well.
             self._upload(self.plan.checks_offset, np.zeros_like(flags))
         return failed
 

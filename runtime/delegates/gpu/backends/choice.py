@@ -53,6 +53,7 @@ def _webgpu() -> type[WebGpuBackend]:
     """Return the backend of WebGPU, whose packages no other needs. Raises `DelegateError` without them."""
     try:
         from runtime.delegates.gpu.backends.webgpu.backend import WebGpuBackend  # noqa: PLC0415 - on demand
+    # OSError, because `wgpu` loads its native library when it is imported.
     except (ImportError, OSError) as error:
         raise DelegateError(
             f"gpu delegate: the backend webgpu cannot be loaded ({error}): {install_command('webgpu')}"
@@ -60,6 +61,7 @@ def _webgpu() -> type[WebGpuBackend]:
     return WebGpuBackend
 
 
+# Layers, injected libraries and debug output, any of which can change a run's times.
 _VARIABLES: Final = (
     "OPENCL_LAYERS",
     "LD_PRELOAD",

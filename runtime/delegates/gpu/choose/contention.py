@@ -38,7 +38,9 @@ def paused_share(samples: Iterable[Sequence[int]]) -> float:
     """Return the share of all times in which work paused; each sequence has the nanoseconds of equal work."""
     paused, total = 0, 0
     for times in samples:
+        # The lower quartile, because other load only ever adds time.
         typical = sorted(times)[len(times) // 4]
+        # For work that takes longer than a pause, only a run of twice the usual time counts.
         paused += sum(t - typical for t in times if t - typical > max(typical, _PAUSE_NS))
         total += sum(times)
     return paused / total if total else 0.0

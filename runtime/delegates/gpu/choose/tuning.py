@@ -99,6 +99,7 @@ class Tuner:
         weights = Counter[str]()
         for position, (key, node) in enumerate(zip(keys, alternatives, strict=True)):
             if key:
+                # Equal keys mean equal candidates, so the first of these nodes stands for all.
                 compared.setdefault(key, [Stage(position, candidate) for candidate in node])
                 weights[key] += weight(node[0])
         # The heaviest first: the budget may not suffice for all.
@@ -126,6 +127,8 @@ class Tuner:
                 if now >= end:
                     break
                 timed = {key: compared[key] for key in group}
+                # Each group gets an equal share of the time left;
+                # whatever it does not use goes to the groups after it.
                 samples |= self._measure(graph, timed, source, program, (now + (end - now) / left, end))
         self.disturbance = described(paused_share(samples.values()))
         if not self.disturbance:
@@ -185,8 +188,10 @@ class Tuner:
         start = perf_counter()
         for attempt in range(_ROUNDS[self._effort] + 1):
             now = perf_counter()
+            # Attempt 0 is the warm-up, so this many rounds have been timed.
             if attempt > _FEWEST_ROUNDS and now > ends[0]:
                 break
+            # The warm-up round has just shown how long a round takes.
             if attempt == 1 and now + _FEWEST_ROUNDS * (now - start) > ends[1]:
                 break
             layer = 0

@@ -213,6 +213,7 @@ def _wrapping_bias(facts: GraphFacts, operator: Operator) -> Unsupported | None:
     tensors, made = facts.subgraph.tensors, operator.outputs[0] if operator.outputs else -1
     target = levels_of(tensors[made]) if made >= 0 else None
     for i in operator.inputs:
+        # Biases of int64 are those of operators on int16.
         if i < 0 or tensors[i].type is not TensorType.INT64 or target is None or not is_widened(facts, i):
             continue
         most = float(np.abs(_widen(facts, i)).max(initial=0)) / target.scale
@@ -251,6 +252,7 @@ class _RealConstants(Mapping[int, Array]):
         found = self._constants[tensor]
         return _widen(self._facts, tensor) if tensor in self._widened else found
 
+    # `Mapping` would answer by `__getitem__`, which widens the constant.
     def __contains__(self, tensor: object) -> bool:
         return tensor in self._constants
 

@@ -139,6 +139,7 @@ def stored(
     if tensor.type not in _SIGNED:
         return Stored(WeightType.U8, codes, scales, zeros, q.quantized_dimension)
     if not zeros.any():
+        # Levels of two bits are held in four as well.
         kind = WeightType.I8 if tensor.type is TensorType.INT8 else WeightType.I4
         return Stored(kind, codes, scales, zeros, q.quantized_dimension)
     # A zero point of its own: moved by 128, levels and zero points are those of bytes without a sign.

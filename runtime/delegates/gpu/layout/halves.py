@@ -55,6 +55,7 @@ def _roots(graph: Graph, launches: Iterable[Launch]) -> frozenset[int]:
                 continue
             layout = graph.layouts[value]
             used.add(layout.root)
+            # In fp16, too, a part of a concatenation must begin on a line.
             if not knows or isinstance(pointer, LineOf) or layout.offset * HALF_BYTES % LINE:
                 kept.add(layout.root)
     return frozenset(used - kept)

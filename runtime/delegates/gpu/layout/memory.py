@@ -51,6 +51,7 @@ def lifetimes(graph: Graph, stages: Sequence[Stage]) -> dict[BufferKey, Lifetime
             life = Lifetime(scratch.bytes, stage.position, stage.position)
             found[number, scratch.key] = life
     if checks := checks_of(stages):
+        # For the whole run, because the flags are read only after the last node.
         found[_CHECKS] = Lifetime(len(checks) * LINE, -1, len(graph.nodes))
     return found
 
@@ -157,6 +158,7 @@ class Placement:
         graph = self.graph
         found: dict[int, list[Reference]] = {value: [] for value in (*graph.inputs, *graph.outputs)}
         for row, launch in enumerate(self.launches):
+            # Column 0 is the function's number.
             for column, argument in enumerate((*launch.args, *launch.epilogue.operands), 1):
                 value = argument.value if isinstance(argument, spec.LineOf) else argument
                 if not isinstance(value, int):

@@ -187,6 +187,7 @@ class PackedFiles:
                 whole = found.st_size == _HEADER_BYTES + size and _is_ours(found)
                 digest = _digest_in(os.read(descriptor, _HEADER_BYTES), key) if whole else None
                 seal = repr(file_state(descriptor)).encode()
+                # The seal is the cheap check; only a file whose state has changed is hashed.
                 if digest is None or (
                     self.cache.read("seals", key) != seal and _digest_of(descriptor) != digest
                 ):
@@ -195,6 +196,7 @@ class PackedFiles:
                 if time.time() - found.st_mtime > _TOUCH_S:
                     with suppress(OSError):  # a folder that is only read
                         os.utime(descriptor)
+                # Sealed after `utime`, which changes the state that a seal describes.
                 self._seal(descriptor, key, seal)
                 return _mapped(descriptor, size)
         except OSError:
@@ -225,7 +227,9 @@ class PackedFiles:
                         self.release_model(part.nbytes)
                     file.seek(0)
                     file.write(_header(key, digest.hexdigest()))
+                # After the rename, which changes the state that a seal describes.
                 self._seal(descriptor, key)
+                # `Cache.write` sweeps only once in a process, but each of these files may exceed the limit.
                 self.cache.sweep()
                 return _mapped(descriptor, size)
         except OSError as error:
@@ -253,6 +257,7 @@ def packed_files(
 
 def model_token(model: Model, cache: Cache) -> str | None:
     """Return the sha256 of a model's bytes, which the cache remembers, or None without them."""
+    # The state of a model's own file says nothing of external buffers, which lie in other files.
     if model.source is None or not model.source.file or model.external:
         return fingerprint(model)
     key = hashlib.sha256(repr(model.source.file).encode()).hexdigest()
@@ -307,4 +312,5 @@ def _digest_of(descriptor: int) -> str:
 
 def _mapped(descriptor: int, size: int) -> Bytes:
     whole = mmap.mmap(descriptor, _HEADER_BYTES + size, access=mmap.ACCESS_READ)
+    # The array keeps the mapping alive, even after the file has been removed.
     return np.frombuffer(whole, np.uint8, offset=_HEADER_BYTES)

@@ -162,6 +162,7 @@ def _function_text(function: Function, name: str) -> str:
         **(_kinds_of_pointers(function) if function.halves else {}),
     }
     before = "".join(f"#define {key} {value}\n" for key, value in defines.items())
+    # Undefined again, because PoCL gets several functions in one program (`compile_child.py`).
     after = "".join(f"#undef {key.split('(')[0]}\n" for key in defines)
     loads = kernel_source("halves.cl") if function.halves else ""
     return before + loads + kernel_source(function.source) + after
@@ -170,6 +171,8 @@ def _function_text(function: Function, name: str) -> str:
 def _kinds_of_pointers(function: Function) -> dict[str, str]:
     """Return what each buffer of a function holds, by the name that `kernels/halves.cl` makes of its own."""
     text = kernel_source(function.source)
+    # The signature's pointers come first in a call, though
+    # a macro that adds more may precede them in the file.
     always = next(iter(_SIGNATURE.findall(text)), "")
     named = tuple(dict.fromkeys(_POINTER.findall(f"{always}\n{text}")))
     given = len(function.spaces) - function.operand_count
@@ -183,9 +186,11 @@ def _call_text(function: Function, name: str) -> str:
     """Write the call with the contents of `row`, by the macros of `kernels/common.cl`."""
     kinds = {"A": "ARENA", "C": "CONSTANT", "int": "INTEGER", "float": "REAL"}
     content = (*function.spaces, *(kind for _, kind in function.parameters))
+    # Column 0 of a row is the function's number.
     arguments = [f"{kinds[kind]}({place})" for place, kind in enumerate(content, 1)]
     if function.work_group is None:
         return f"{name}({', '.join(['t', 'nt', *arguments])})"
+    # Shared arrays follow the pointers, and have no column in the row.
     arguments[len(function.spaces) : len(function.spaces)] = [a.name for a in function.work_group.arrays]
     return f"{name}({', '.join(arguments)})"
 

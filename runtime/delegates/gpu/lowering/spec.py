@@ -436,6 +436,7 @@ def epilogue_of(node: Node, graph: Graph, lanes: int = LANES) -> Epilogue:
     if joined is None:
         joined = join(node.epilogue, operands, graph.values[node.outputs[0]].channels, lanes)
     elif not read:
+        # Shared functions always take an operand; without a residual it is never read, so any value will do.
         read = [node.outputs[0]]
     arguments: list[int | PackedConstant] = []
     for value_id in read:

@@ -50,6 +50,7 @@ def _pack_inputs(graph: Graph, rules: LayoutRules) -> Graph:
     nodes, added, fresh = list(graph.nodes), [], graph.fresh_id()
     for source in graph.inputs:
         value = graph.values[source]
+        # Dense rows of whole vectors need no padding.
         if value.channels % LANES == 0:
             continue
         readers = [
@@ -61,6 +62,7 @@ def _pack_inputs(graph: Graph, rules: LayoutRules) -> Graph:
         added.append(packed)
         affected = {node.id for node in readers}
         nodes = [renamed(node, {source: packed.id}) if node.id in affected else node for node in nodes]
+        # Negative numbers collide with no other node, since values' numbers are unique.
         nodes.insert(0, _copy(source, packed.id, -packed.id - 1, readers[0].sources[:1]))
     return graph.with_nodes(nodes, added)
 
@@ -203,6 +205,7 @@ class _Placement:
         if inner.channels == outer.channels:
             return layout.pixel_stride
         dense = outer.pixels == 1 or layout.pixel_stride == outer.channels
+        # Without gaps between its rows a buffer may be cut into other rows, if each begins on a vector.
         return inner.channels if dense and inner.channels % LANES == 0 else 0
 
     def _concatenation(self, node: Node) -> list[Node]:
@@ -217,6 +220,7 @@ class _Placement:
             part = self.graph.values[source]
             last = position == len(node.reads) - 1
             layout = self._part_layout(part, target, axis, start)
+            # Along any axis but the last, a part makes `groups` runs of `group` pixels in the result.
             group = prod(part.shape[axis:-1]) if axis < len(shape) - 1 else part.pixels
             groups = part.pixels // group
             if source not in seen and self._fits(part, layout, axis == len(shape) - 1, last, groups):
@@ -238,14 +242,17 @@ class _Placement:
 
     def _fits(self, part: Value, layout: Layout, along_channels: bool, last: bool, groups: int) -> bool:
         """Return True if the producer of `part` can write into the concatenation itself."""
+        # The table of layers names places by whole lines.
         if not self._is_free(part.id) or layout.offset * part.type.size % LINE:
             return False
         if not along_channels:
             return layout.padded and groups == 1
         aligned = layout.offset % LANES == 0 and layout.pixel_stride % LANES == 0
+        # Producers store whole vectors, so only the last part may end within one.
         return aligned and (part.channels % LANES == 0 or last)
 
     def _slot(self, part: Value, layout: Layout) -> int:
+        # Not a constant itself, even where a constant is copied there.
         slot = replace(part, id=self.fresh, data=None)
         self.fresh += 1
         self.slots[slot.id] = slot
@@ -256,6 +263,7 @@ class _Placement:
         layout = self.layouts[slot]
         part = self.graph.values[source]
         end = layout.offset % layout.pixel_stride + part.channels
+        # Padded lanes behind the last part must be finite, and no other node writes them.
         tail = round_up(end) - end if last and self.layouts[layout.root].padded else 0
         attributes = {"group_pixels": group, "group_stride": stride, "tail": tail}
         copy = _copy(source, slot, -slot - 1, node.sources)

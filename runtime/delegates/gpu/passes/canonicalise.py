@@ -57,6 +57,7 @@ def canonicalise(graph: Graph) -> Graph:
 def _rewritten(node: Node, rewriting: _Rewriting) -> list[Node]:
     rewrite = _REWRITES.get(node.op)
     found = [node] if rewrite is None else rewrite(node, rewriting)
+    # The result of a rewrite may contain operators that are rewritten themselves.
     return found if found == [node] else [last for each in found for last in _rewritten(each, rewriting)]
 
 

@@ -27,6 +27,7 @@ def fold_scale(graph: Graph) -> Graph:
         (convolution,) = readers
         if _takes_scale(convolution, node.outputs[0], graph):
             x, scale = factors
+            # Padded to two, because the scale must be the fourth input even without a bias.
             filter_and_bias = (*convolution.inputs[1:], None)[:2]
             sources = (*node.sources, *convolution.sources)
             inputs = (x, *filter_and_bias, scale)
@@ -37,6 +38,7 @@ def fold_scale(graph: Graph) -> Graph:
 
 def _map_and_scale(node: Node, graph: Graph) -> tuple[int, int] | None:
     """Return the map and the scale of a node that is nothing but their product, else None."""
+    # SATURATE stands for the fused activation NONE.
     if [step.op for step in node.epilogue] != ["LOAD", "MUL", "SATURATE"]:
         return None
     a, b = node.epilogue[0].operands[0], node.epilogue[1].operands[0]
@@ -61,4 +63,5 @@ def _takes_scale(node: Node, source: int, graph: Graph) -> bool:
     strides = (a["stride_h"], a["stride_w"], height, width)
     padded = any(a[f"pad_{side}"] for side in ("top", "left", "bottom", "right"))
     pointwise = strides == (1, 1, 1, 1) and not padded and channels == before.channels
+    # A fourth input is a scale that has been folded already.
     return pointwise and len(node.inputs) <= 3 and before.pixels >= _WORTHWHILE * outputs

@@ -96,6 +96,7 @@ def _reads(value: int, graph: Graph, producers: Mapping[int, Node]) -> Iterator[
     for count in range(len(chain), 0, -1):
         nodes = tuple(chain[:count])
         found = _followed(value, nodes, graph)
+        # A chain without one of these has no copy that folding would save.
         if found is not None and any(node.op in (Op.TRANSPOSE, *_CUTS) for node in nodes):
             yield found
 
@@ -156,9 +157,11 @@ def _cut(
             found[axis] = places
             continue
         inner = prod(place.extent for place in places[1:])
+        # A range that begins or ends within the lower digits is not described by strides.
         if extent != 1 and (extent % inner or first % inner):
             return None
         found[axis] = () if extent == 1 else (replace(places[0], extent=extent // inner), *places[1:])
+        # Splits the index of the first element into digits, the lowest first.
         for place in reversed(places):
             first, count = divmod(first, place.extent)
             starts[place.axis] += count * place.step

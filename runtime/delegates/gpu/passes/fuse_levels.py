@@ -24,6 +24,7 @@ def fuse_levels(graph: Graph) -> Graph:
             if {consumer.id for consumer in consumers[inner.outputs[0]]} != {node.id}:
                 continue
             outer = rewritten.get(node.id, node)
+            # The joined table has a single operand: f(g(x)) or f(x, g(x)), but not f(y, g(x)).
             if not {*outer.inputs} <= {operand, *inner.inputs}:
                 continue
             rewritten[node.id] = _joined(outer, inner)

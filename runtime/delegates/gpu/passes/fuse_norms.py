@@ -24,10 +24,12 @@ def fuse_norms(graph: Graph) -> Graph:
         trail = _Trail(graph, producers)
         try:
             source, epsilon = _norm(node, trail)
+        # Includes the KeyError for a value that no node of the partition makes.
         except LookupError:
             continue
         own = {*trail.nodes, node.id}
         made = [value for each in trail.nodes.values() for value in each.outputs]
+        # What anything else reads has to be computed all the same.
         if any({reader.id for reader in consumers[value]} - own or value in graph.outputs for value in made):
             continue
         rewritten[node.id] = Node(
@@ -36,6 +38,7 @@ def fuse_norms(graph: Graph) -> Graph:
             (source,),
             node.outputs,
             {"epsilon": epsilon},
+            # LOAD and ADD belong to the norm itself.
             node.epilogue[2:],
             tuple(sorted({index for each in (*trail.nodes.values(), node) for index in each.sources})),
         )

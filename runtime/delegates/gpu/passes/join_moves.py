@@ -181,6 +181,7 @@ def _joined(found: _Moved, node: Node, values: Mapping[int, Value]) -> Node | No
     places = [place for axis in axes for place in axis]
     if _is_in_order(places, shape):
         return replace(node, op=Op.RESHAPE, attributes={})
+    # Axes of extent 1 have no place, so any such axis of the source will do; -1 fails the test below.
     ones = iter([axis for axis, extent in enumerate(shape) if extent == 1])
     perm = tuple(axis[0].axis if axis else next(ones, -1) for axis in axes)
     if sorted(perm) == list(range(len(shape))) and all(len(axis) <= 1 for axis in axes):

@@ -118,6 +118,7 @@ def _device(options: Options, device_class: DeviceClass | None) -> tuple[Capabil
     try:
         return describe_device(options), ""
     except (DeviceError, ImportError) as error:
+        # Whoever names a device or an interface does not want an assumed one.
         if options.device is not None or options.backend != "opencl":
             raise
         return bounded(ASSUMED["cpu"], options.threads), f"{_NO_DEVICE} ({error})"

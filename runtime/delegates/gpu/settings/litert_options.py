@@ -42,6 +42,7 @@ def translated(given: Mapping[str, Any]) -> dict[str, Any]:
     sources = {name: name for name in found}
 
     def put(source: str, name: str, value: Any) -> None:
+        # Compared as texts, since True and "true" are the same choice.
         if name in found and str(found[name]).lower() != str(value).lower():
             raise DelegateError(
                 f"gpu delegate: options {sources[name]!r} and {source!r} contradict each other: {name} would "
@@ -76,6 +77,7 @@ def _number(name: str, value: Any, names: tuple[str, ...]) -> int:
 
 def _loss(_: str, value: Any) -> dict[str, Any]:
     known = {"0": False, "1": True}
+    # -1 is LiteRT's value for an option that is not set.
     return {} if str(value) == "-1" else {"precision_loss_allowed": known.get(str(value), value)}
 
 
@@ -112,6 +114,7 @@ def _prioritised(given: Mapping[str, Any]) -> dict[str, Any]:
         for name, default in zip(_PRIORITY_NAMES, defaults, strict=True)
     ]
     chosen = [_PRIORITIES[number] for number in numbers if number]
+    # A stable sort that moves only AUTO, 0, to the end changes nothing where AUTO is last already.
     if numbers[0] == 0 or numbers != sorted(numbers, key=lambda number: number == 0):
         raise DelegateError(
             f"gpu delegate: {_shown(numbers)}: AUTO may only stand behind all other priorities, not first"

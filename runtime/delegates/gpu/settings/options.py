@@ -59,6 +59,7 @@ def _at_least(least: int) -> Callable[[str, Any], int]:
             number = int(value)
         except (TypeError, ValueError):
             number = least - 1
+        # The comparison of texts rejects 1.0 and "07", for which `int` succeeds.
         if isinstance(value, bool) or number < least or str(number) != str(value):
             raise not_allowed(name, f"a whole number of at least {least}", value)
         return number

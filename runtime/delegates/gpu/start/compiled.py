@@ -83,6 +83,7 @@ class CompiledGraph:
         recording, times = self.recording, list[int]()
 
         def run_each() -> None:
+            # Uploads may still be on their way, and would be counted as part of a kernel.
             recording.finish()
             timed = recording.timer()
             times.extend(timed(recording.entry(layer)) for layer in range(len(recording.launches)))
@@ -140,6 +141,7 @@ class CompiledGraph:
     def _exchange(self, inputs: Sequence[Array], outputs: Sequence[Array], run: Callable[[], None]) -> None:
         """Copy in, run, check, and copy out."""
         recording = self.recording
+        # A run in the background may still be using the arena.
         if self._has_started:
             recording.finish()
             self._has_started = False
@@ -150,6 +152,7 @@ class CompiledGraph:
             recording.finish()
         in_ns = perf_counter_ns() - began_ns
         run()
+        # Before any output is read: a run with a refused operand has none.
         failed = recording.failed_check()
         if failed is not None:
             raise InvocationError(failed)
@@ -188,6 +191,7 @@ class CompiledGraph:
         with self._lock, self.backend.errors("starting the partition", self._needs):
             if recording.is_closed:
                 raise DelegateError("gpu delegate: the model was closed, or an input resized, meanwhile")
+            # Set before the call, since a start that fails may already have enqueued a part of the run.
             self._has_started = True
             return recording.start(
                 self.entries,

@@ -130,6 +130,7 @@ def _made_again(make: Callable[[Set[Code]], Prepared]) -> Prepared:
         try:
             return replace(make(refused.keys()), refused=tuple(refused.values()))
         except GroupLimitError as error:
+            # Nothing new to avoid, so another attempt would end the same way.
             if error.refused.keys() <= refused.keys():
                 raise
             refused |= error.refused
@@ -170,11 +171,13 @@ def _made(
         with stage("tune"):
             stages = tuner.choose(graph, alternatives, source, program)
         narrow = narrow_weights(one for chosen in stages for one in chosen.candidate.launches)
+        # Timing has read the weights of every candidate; packing reads only those of the chosen ones again.
         _release(partition)
         announcement.doing = f"packing the constants for {device.name}"
         with stage("upload"):
             recording = recorded(backend, graph, stages, source, program, files)
         _release(partition)
+        # PoCL's kernels already ran once, in the child processes that compiled them.
         if not device.is_pocl:
             recording.first_runs(announcement)
         # Timing runs on memory that nothing has filled, which no check need like.

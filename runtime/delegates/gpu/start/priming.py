@@ -42,6 +42,7 @@ def prime(
         )
     entry = _entry(name, backend, options)
     known: list[str] = json.loads(kept.read(_KIND, entry) or b"[]")
+    # The list may outlive its kernels, which are removed from a full cache separately.
     if known and all((kept.folder / "kernels" / key).exists() for key in known):
         return Primed(device, len(known), 0)
     with announced(f"collecting the kernels of models for {device}") as announcement:
@@ -62,6 +63,7 @@ def prime(
                 keys.extend(backend.kernel_keys(source).values())
             except DelegateError as error:
                 failures.append(str(error).splitlines()[0])
+    # A list that is incomplete is not kept, so that the next call tries again.
     if not failures and not kept.fault:
         kept.write(_KIND, entry, json.dumps(keys).encode())
     return Primed(device, len(keys) - compiled, compiled, tuple(dict.fromkeys(failures)))
@@ -86,6 +88,7 @@ def _compile(source: Source, backend: Backend, say: Callable[[int], None]) -> in
 
 def _entry(name: str, backend: Backend, options: Options) -> str:
     """Return the key of the list of functions that partitions of that name need with these options."""
+    # The text of a context differs from process to process.
     asked = replace(options, context=None)
     content = (name, own_digest(), backend.capabilities.key, repr(backend.capabilities), repr(asked))
     return hashlib.sha256("\0".join(content).encode()).hexdigest()
@@ -107,4 +110,5 @@ def _most_frequent(partitions: Iterable[Iterable[Function]]) -> list[Function]:
     uses = Counter[Function]()
     for functions in partitions:
         uses.update(set(functions))
+    # Ties are broken by the text, so that every run forms the same batches.
     return [function for function, _ in sorted(uses.items(), key=lambda one: (-one[1], one[0].identity))]

@@ -118,6 +118,8 @@ def recordings_of(
     """Return where the recording of a partition is kept; None where nothing is, or the model has no bytes."""
     if files is None:
         return None
+    # Options that do not affect a recording: where the cache lies, a context, whose text
+    # differs from process to process, and the model's token, which is part of `owner`.
     asked = replace(options, context=None, cache_dir=None, serialization_dir=None, model_token=None)
     operators = [operator.index for operator in partition.operators]
     whole = (partition.subgraph.index, operators, partition.inputs, partition.outputs, partition.shapes)

@@ -83,6 +83,7 @@ def _described(cuda: Driver, number: int) -> CudaDevice:
         ordinal,
         name.value.decode(errors="replace").strip(),
         bytes(uuid).hex(),
+        # CUDA does not report the PCI function; a GPU is function 0 of its slot.
         f"{domain:04x}:{bus:02x}:{slot:02x}.0",
         (
             cuda.attribute(ordinal, "COMPUTE_CAPABILITY_MAJOR"),
@@ -141,6 +142,7 @@ def capabilities(device: CudaDevice) -> Capabilities:
             compute_units=cuda.attribute(device.ordinal, "MULTIPROCESSOR_COUNT"),
             vector_floats=1,
             max_work_group=cuda.attribute(device.ordinal, "MAX_THREADS_PER_BLOCK"),
+            # What a launch may request, which is more than a kernel may declare (`STATIC_BYTES` of ptx.py).
             local_memory_bytes=cuda.attribute(device.ordinal, "MAX_SHARED_MEMORY_PER_BLOCK_OPTIN"),
             max_allocation_bytes=memory,
             memory_bytes=memory,

@@ -157,12 +157,15 @@ class Driver:
         words = []
         for ask in ("cuGetErrorName", "cuGetErrorString"):
             text = c_char_p()
+            # Not through `call`, which ends up here for every
+            # error. For an unknown number the text stays null.
             self._functions[ask](code, ctypes.byref(text))
             words.append((text.value or b"unknown").decode(errors="replace"))
         return CudaError(code, words[0], words[1], call)
 
     def handle(self, name: str, *arguments: Any) -> int:
         """Call a function whose first parameter receives a handle or an address, and return that."""
+        # For a pointer type, ctypes keeps in `_type_` what it points to.
         first = FUNCTIONS[name][0]._type_()
         self.call(name, ctypes.byref(first), *arguments)
         return int(first.value or 0)

@@ -52,6 +52,7 @@ class KernelLibrary:
 
     def _key(self, kernel: Kernel) -> str:
         target = options(self.opened.device.target)
+        # The bounds only enter the PTX, so the kernel's text does not cover them.
         parts = ("cubin", kernel.whole, bounds(kernel), *target, self.opened.capabilities.key)
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
@@ -70,7 +71,12 @@ class KernelLibrary:
             with ThreadPoolExecutor(os.cpu_count()) as pool:
                 texts = pool.map(lambda kernel: compiler.ptx(kernel, target), missing)
                 for number, (kernel, ptx) in enumerate(zip(missing, texts, strict=True), 1):
+                    # An entry holds the size of dynamic shared memory in decimal, a
+                    # newline, and the machine code. The driver assembles in this thread,
+                    # where the context is current, while clang works on later kernels.
                     code = b"%d\n%s" % (ptx.dynamic_bytes, assembled(kernel.name, ptx))
+                    # Loaded before it is kept, because an entry that
+                    # the driver refuses would fail every later start.
                     self._load(kernel.name, keys[kernel.name], code)
                     self.cache.write("kernels", keys[kernel.name], code)
                     progress(number, len(missing))
@@ -98,6 +104,7 @@ class KernelLibrary:
         cuda, dynamic_bytes = driver(), int(head)
         module = cuda.handle("cuModuleLoadData", cubin)
         function = cuda.handle("cuModuleGetFunction", module, name.encode())
+        # Without this opt-in of the function, a launch that asks for more is refused.
         if dynamic_bytes > STATIC_BYTES:
             attribute = CONSTANTS["CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES"]
             cuda.call("cuFuncSetAttribute", function, attribute, dynamic_bytes)
@@ -117,14 +124,17 @@ def assembled(name: str, ptx: Ptx) -> bytes:
     asked = (ctypes.c_int * 2)(
         CONSTANTS["CU_JIT_ERROR_LOG_BUFFER"], CONSTANTS["CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES"]
     )
+    # A numeric option is passed in place of the pointer itself (cuda.h).
     values = (ctypes.c_void_p * 2)(ctypes.addressof(log), _LOG_BYTES)
     state, code, size = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_size_t()
     cuda.call("cuLinkCreate_v2", len(asked), asked, values, ctypes.byref(state))
     try:
+        # PTX must be null-terminated, and its size includes the null.
         text = ptx.text.encode() + b"\0"
         kind = CONSTANTS["CU_JIT_INPUT_PTX"]
         cuda.call("cuLinkAddData_v2", state, kind, text, len(text), name.encode(), 0, None, None)
         cuda.call("cuLinkComplete", state, ctypes.byref(code), ctypes.byref(size))
+        # A copy, because the code is owned by the linker state that is destroyed below.
         return ctypes.string_at(code.value or 0, size.value)
     except CudaError as error:
         said = log.value.decode(errors="replace").strip()

@@ -127,6 +127,7 @@ def with_room(text: str) -> Ptx:
         places[name] = end
         end += -(-size // _ALIGNMENT) * _ALIGNMENT
     # An array may be followed by a number of bytes: `name+20`.
+    # The lookahead rules out longer names that merely begin with an array's.
     used = re.compile("(" + "|".join(map(re.escape, places)) + r")(?:\+(\d+))?(?=[\],;])")
     moved = used.sub(lambda found: f"in_group+{places[found[1]] + int(found[2] or 0)}", _SHARED.sub("", text))
     whole = f".extern .shared .align {_ALIGNMENT} .b8 in_group[];\n.visible .entry"

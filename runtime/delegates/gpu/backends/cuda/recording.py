@@ -109,14 +109,18 @@ class CudaRecording(Recording):
 
     def _graph(self, entries: Sequence[Entry]) -> int:
         """Return the graph of these launches, captured from the stream where there is none yet."""
+        # On CUDA every entry is a single layer, so its first number identifies it.
         key = tuple(entry.first for entry in entries)
         if key not in self._graphs:
             cuda, stream = self._cuda, self._stream
+            # Thread-local mode, so that calls of other threads that
+            # cannot be captured do not invalidate this capture.
             cuda.call("cuStreamBeginCapture_v2", stream, CONSTANTS["CU_STREAM_CAPTURE_MODE_THREAD_LOCAL"])
             try:
                 for entry in entries:
                     self._launch(entry)
             finally:
+                # After an error as well: a stream executes nothing until its capture ends.
                 ended = ctypes.c_void_p()
                 cuda.call("cuStreamEndCapture", stream, ctypes.byref(ended))
             try:
@@ -162,6 +166,7 @@ class CudaRecording(Recording):
     def _upload(self, offset: int, content: NDArray[Any]) -> None:
         if size := content.nbytes:
             staged = self._staged(offset, size)
+            # No earlier copy is still reading it, since every run waits for the stream.
             staged[:] = content.reshape(-1).view(np.uint8)
             place = self._arena + offset
             self._cuda.call("cuMemcpyHtoDAsync_v2", place, staged.ctypes.data, size, self._stream)

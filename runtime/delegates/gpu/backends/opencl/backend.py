@@ -54,6 +54,7 @@ class OpenClBackend:
         for folder in () if opened.capabilities.is_pocl else folders.values():
             with suppress(OSError):
                 folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # A child process has no handle of this one's: it finds the device by its place in the loader's list.
         index = list_devices().index(opened.device)
         library = KernelLibrary(opened.context, opened.capabilities, index, cache)
         with device_errors(f"binding threads of {opened.capabilities.name}", opened.context):

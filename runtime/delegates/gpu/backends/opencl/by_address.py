@@ -76,6 +76,7 @@ def load_function(name: str, content: bytes) -> int:
         raise DelegateError("gpu delegate: calls by address need memory files, which Linux has")
     handle = os.memfd_create(name, os.MFD_CLOEXEC)
     try:
+        # A duplicate: closing the file must leave `handle` open for the loader.
         with os.fdopen(os.dup(handle), "wb") as file:
             file.write(content)
         library = ctypes.CDLL(_unique_path(handle))
@@ -83,6 +84,7 @@ def load_function(name: str, content: bytes) -> int:
     except (OSError, AttributeError) as error:
         raise DelegateError(f"gpu delegate: the machine code of {name} cannot be loaded: {error}") from error
     finally:
+        # The loaded library stays mapped without the descriptor.
         os.close(handle)
     _libraries.append(library)
     return address or 0
@@ -92,6 +94,7 @@ def _unique_path(handle: int) -> str:
     """Return a path of an open file that no earlier one had: file numbers are reused, and the loader takes a
     known path for the library that it has loaded from there.
     """
+    # `./` and `/` change nothing in a path, so the load's number, spelt with them in binary, makes it unique.
     steps = "".join("./" if digit == "1" else "/" for digit in f"{next(_loads):b}")
     return f"/proc/self/fd/{steps}{handle}"
 
@@ -115,9 +118,12 @@ def bind_threads(context: cl.Context, layers: cl.Program, cpus: Sequence[int]) -
         for array in (nothing, nothing, np.array(cpus, np.uint64), found)
     )
     kernel = cl.Kernel(layers, "run_layers")
+    # With `last` before `first`, `run_layers` binds its
+    # threads instead of running layers; `own` are the CPUs.
     kernel.set_args(arena, arena, table, own, counted, np.int32(1), np.int32(0))
     queue = cl.CommandQueue(context)
     cl.enqueue_nd_range_kernel(queue, kernel, (len(cpus),), (1,))
+    # A copy to the host blocks, so the launch has ended once it returns.
     cl.enqueue_copy(queue, found, counted)
     return not found[_ENDED]
 
@@ -138,6 +144,7 @@ def try_addresses(
     content = np.zeros((1 + _LAYERS, _UNITS, LANES), np.float32)
     content[0] = np.arange(_UNITS * LANES).reshape(_UNITS, LANES)
     step = content[0].nbytes // LINE
+    # Function, input and output in lines of the arena, vectors: each layer reads what the last one wrote.
     rows = [[0, layer * step, (layer + 1) * step, _UNITS] for layer in range(_LAYERS)]
     starts = [_LAYERS + layer * len(rows[0]) for layer in range(_LAYERS)]
     table = np.array([*starts, *(number for row in rows for number in row)], np.int32)
@@ -152,6 +159,7 @@ def try_addresses(
         cl.enqueue_nd_range_kernel(queue, kernel, (_GROUPS,), (1,))
     found = np.empty_like(content)
     cl.enqueue_copy(queue, found, arena)
+    # Exact in float32: the products are small integers times powers of two.
     if not all(np.array_equal(layer, 2**doublings * content[0]) for doublings, layer in enumerate(found)):
         raise DelegateError("functions that are called by their addresses compute wrong results")
     return binary_of(program)

@@ -59,8 +59,11 @@ class CallerMemory:
         self._references = plan.references
         self._last: tuple[tuple[Given, Given], Bound] | None = None
         rows = plan.rows
+        # In front of the rows stand their starts and one more, the end of the last.
         starts = np.cumsum([len(rows) + 1, *map(len, rows)])
         self._starts = [int(start) for start in starts]
+        # Room for both halves of an address, for each reference that may lie out of an offset's
+        # reach. Only functions that are called by address look there (`kernels/called.cl`).
         far = [0] * (2 * sum(map(len, self._references.values())) * opened.capabilities.shares_one_kernel)
         self.table: NDArray[np.int32] = np.array(
             [*starts, *(number for row in rows for number in row), *far], np.int32
@@ -104,6 +107,7 @@ class CallerMemory:
                     continue
                 exact = address + reference.lines * LINE
                 table[far : far + 2] = np.array([exact & _LOW, exact >> 32], np.uint32).view(np.int32)
+                # Relative to the row, which is all of the table that a function is given.
                 table[place] = _FAR + far - self._starts[reference.row]
                 far += 2
         return table
@@ -115,6 +119,7 @@ class CallerMemory:
 
     def _lines(self, address: int) -> int:
         assert self._arena is not None
+        # Exact: the arena begins on a page, and `_why_copied` has refused addresses that are not on a line.
         return (address - self._arena) // LINE
 
     @staticmethod
@@ -175,6 +180,7 @@ class CallerMemory:
                 f"kernels may read {size + READ_AHEAD} bytes, and {place.readable} are known to be readable; "
                 "make the memory larger"
             )
+        # Two inputs may share memory, since nothing writes to it.
         if any(
             place.address < end and start < place.address + size and (is_output or written)
             for start, end, written in taken

@@ -84,6 +84,7 @@ class Compiler:
     ) -> None:
         """Run a kernel on nothing, one group: drivers of CPU devices compile it only now."""
         kernel = self._cl.Kernel(program, name)
+        # Given a null row or table, every entry returns at once (`called.cl`, `enqueued.cl`, `grouped.cl`).
         kernel.set_args(None, None, None, last)
         self._cl.enqueue_nd_range_kernel(self._queue, kernel, group, group)
         self._queue.finish()
@@ -92,6 +93,7 @@ class Compiler:
 def _left_by_pocl(name: str) -> bytes:
     """Return a kernel's machine code, which PoCL leaves in its cache. Raises `DelegateError` without it."""
     # A kernel that was compiled before is not compiled again, so its file stays where it is.
+    # The folders: two for the program's hash, one for the kernel, one for its work-group size.
     found = list(Path(os.environ["POCL_CACHE_DIR"]).glob(f"*/*/{name}/*/{name}.so"))
     if not found:
         raise DelegateError(f"gpu delegate: PoCL left no machine code of {name} in its cache")
@@ -120,6 +122,7 @@ def _line(requests: IO[bytes]) -> bytes:
     parts = []
     while part := requests.read(1 << 16):
         parts.append(part)
+        # The parent waits for the answers before it sends the next request, so nothing can follow this line.
         if part.endswith(b"\n"):
             break
     return b"".join(parts)

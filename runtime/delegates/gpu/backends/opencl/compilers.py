@@ -109,9 +109,13 @@ class _Child:
                 parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             folder = Path(tempfile.mkdtemp(dir=parent))
         except OSError:
+            # A cache that cannot be written must not stop kernels from being compiled.
             folder = Path(tempfile.mkdtemp())
+        # A file rather than a pipe: nobody reads it meanwhile,
+        # and a talkative driver would block on a full pipe.
         with (folder / "log").open("wb") as log:
             process = subprocess.Popen(  # noqa: S603 - this interpreter, and a module of this package
+                # -P keeps the current folder, which drivers write to, off the path of imports.
                 [sys.executable, "-P", "-m", f"{__package__}.compile_child", str(index), str(idle_s)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -139,6 +143,7 @@ class _Child:
         assert self.process.stdout is not None
         part = os.read(self.process.stdout.fileno(), 1 << 20)
         self.answers += part
+        # The limit is one of silence, so any output restarts it.
         self.asked_s = monotonic()
         return bool(part)
 
@@ -236,6 +241,7 @@ class Compilers:
                 child = free.pop()
                 child.ask(form, common, groups.pop())
                 waiting.register(child.process.stdout, selectors.EVENT_READ, child)  # type: ignore[arg-type]
+            # Wakes up every second, so that `_check_times` notices a child that never answers.
             for key, _ in waiting.select(timeout=1.0):
                 child = key.data
                 is_open = child.read()
@@ -253,6 +259,8 @@ class Compilers:
                         is_open = True
                 if not is_open:
                     waiting.unregister(key.fileobj)
+                    # The whole group again: a child that ended idle had
+                    # not begun it, and `_replaced` raises for any other.
                     groups.append(child.doing)
                     free.append(self._replaced(child))
             self._check_times(waiting)
@@ -285,6 +293,8 @@ class Compilers:
             self._children.append(self._started())
             return self._children[-1]
         how = f"ended by signal {-code}" if code < 0 else f"ended with status {code}"
+        # SIGKILL comes from outside, for example when memory runs out. Any other signal
+        # is a crash of the compiler itself, so what it was compiling is to blame.
         kind = CompilerLostError if code == -signal.SIGKILL else DelegateError
         raise kind(
             f"gpu delegate: the OpenCL compiler of {self.name} {how} while it compiled {names}"
@@ -320,6 +330,8 @@ def _cpus() -> int:
 def _groups(kernels: Sequence[Kernel], children: int) -> list[Sequence[Kernel]]:
     """Group the kernels into requests of about equal size, as many for each child."""
     groups = -(-len(kernels) // (_GROUP * children)) * children
+    # Length approximates the time to compile, and dealing in
+    # this order gives each group its share of long texts.
     ordered = sorted(kernels, key=lambda kernel: len(kernel.text))
     return [found for i in range(groups) if (found := ordered[i::groups])]
 

@@ -66,6 +66,7 @@ def is_gpu(device: cl.Device) -> bool:
 
 
 def _matches(device: Any, wanted: str) -> bool:
+    # The last one tells apart a processor that two drivers list under the same name.
     names = (device.name, device.platform.name, f"{device.platform.name} {device.name}")
     return any(wanted.lower() in name.lower() for name in names)
 
@@ -125,6 +126,7 @@ def capabilities(device: cl.Device) -> Capabilities:
             local_memory_bytes=int(device.local_mem_size),
             max_allocation_bytes=int(device.max_mem_alloc_size),
             memory_bytes=int(device.global_mem_size),
+            # OpenCL reports this alignment in bits.
             alignment_bytes=int(device.mem_base_addr_align) // 8,
             compiler=device.platform.version.strip(),
             processor="" if is_gpu(device) else " ".join(astuple(processor())),
@@ -189,6 +191,7 @@ def open_device(
     """
     device = choose_device(wanted) if context is None else context.devices[0]
     refuse_lost(device)
+    # Listing devices has loaded the drivers' libraries; the pages that a context needs are simply read again.
     release_unused_code_of(device)
     found = capabilities(device)
     allowed = bounded(found, threads)
@@ -237,6 +240,8 @@ def _pci(device: cl.Device, extensions: list[str]) -> str | None:
         return _place(int(device.pci_domain_id_nv), int(device.pci_bus_id_nv), slot >> 3, slot & 7)
     if "cl_amd_device_attribute_query" in extensions:
         topology = device.topology_amd
+        # The topology of cl_ext.h has no domain, and signed
+        # bytes: a bus above 0x7f arrives as a negative number.
         return _place(0, int(topology.bus) & 0xFF, int(topology.device), int(topology.function))
     return None
 

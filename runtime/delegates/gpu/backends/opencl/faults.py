@@ -66,6 +66,7 @@ def device_error(code: int | None, text: str, what: str, context: cl.Context, ne
     """
     device = context.devices[0]
     if code == DEVICE_NOT_AVAILABLE or (code in _SUSPECT and not _answers(context)):
+        # Keeps the first error, which is the cause; later ones only follow from it.
         _lost.setdefault((os.getpid(), device.int_ptr), f"{what}: {text}")
         return DeviceLostError(f"gpu delegate: {what}: the device is lost ({text}); {_REMEDY}")
     if code in _FULL:

@@ -75,5 +75,6 @@ def copy_picture(image: cl.Image, target: BufferStorage, channels: int) -> cl.Ev
                 queue, target.buffer, staged, src_origin=(0, 0, 0), dst_origin=(0, 0, 0),
                 region=(kept_bytes, pixels, 1), src_pitches=(pixel_bytes,), dst_pitches=(kept_bytes,),
             )  # fmt: skip
+        # Another queue may only wait for the event once it has been flushed (clFlush).
         queue.flush()
     return copied

@@ -107,6 +107,7 @@ class KernelLibrary:
         key = (os.getpid(), int(self._context.int_ptr))
         with _loading:
             if key not in _bound:
+                # A single thread has no other to share a CPU with.
                 _bound[key] = units == 1 or bind_threads(self._context, self._layers, cpus)
             return "one on each CPU" if _bound[key] else "not bound to CPUs, which were busy at the start"
 
@@ -195,6 +196,7 @@ class KernelLibrary:
             if kernel.name not in programs:
                 programs[kernel.name] = built(self._context, kernel.whole)
                 self._cache.write("kernels", keys[kernel.name], binary_of(programs[kernel.name]))
+        # For all kernels at once, so that a single further try avoids every one that is refused.
         limits = (largest_group(programs[kernel.name], kernel.name) for kernel in source.kernels)
         check_groups(self._device.name, source, limits)
         return programs
@@ -212,6 +214,7 @@ class KernelLibrary:
 
         if missing:
             progress(done, len(missing))
+        # A request carries a single common text for all of its kernels.
         for common in dict.fromkeys(kernel.common for kernel in missing):
             alike = [kernel for kernel in missing if kernel.common == common]
             self._compilers.compile(form, common, alike, counted)
@@ -226,6 +229,7 @@ class KernelLibrary:
         key = kernel_key("trial", common + "".join(kernel.text for kernel in trial), self._device)
         entry = _trials.get(key) or self._cache.read("trials", key)
         program = self._layers_of(entry)
+        # A recorded failure stands; a recorded binary that the driver now refuses is tried again.
         if entry is None or (program is None and entry.startswith(_WORKS)):
             entry = self._try(common, trial)
             program = self._layers_of(entry)

@@ -47,6 +47,7 @@ def measure_peaks(opened: OpenedDevice) -> Peaks:
     program = built(opened.context, f"#define VECTOR float{shape.lanes}\n{kernel_source('peaks.cl')}")
     items = known.compute_units * shape.items_per_unit
     copied = min(_COPIED, known.max_allocation_bytes, known.memory_bytes // 8)
+    # A multiple of 64, the work-items of a group.
     vectors = copied // (4 * shape.lanes) // 256 * 256
     with mapped_errors("measuring the device's peaks"):
         properties = cl.command_queue_properties.PROFILING_ENABLE
@@ -63,6 +64,7 @@ def measure_peaks(opened: OpenedDevice) -> Peaks:
         )
         copied_ns = _fastest_ns(lambda: cl.enqueue_nd_range_kernel(queue, copy, (vectors,), (64,)))
     operations = _OPERATIONS * shape.lanes * shape.rounds * items
+    # Per nanosecond, that is, in units of 10^9 per second; the copy counts each byte as read and as written.
     return Peaks(operations / computed_ns, 2 * 4 * shape.lanes * vectors / copied_ns)
 
 

@@ -50,6 +50,7 @@ def expected(numbers: NDArray[np.float32]) -> Mapping[Trial, NDArray[np.float32]
         Trial.FP16_ARITHMETIC: (half * half).astype(np.float32),
         Trial.BF16_STORAGE: numbers,
         Trial.BF16_PRODUCTS: 2 * numbers * numbers + numbers,
+        # Lane by lane the sums that the comments of `precision_probe.cl` spell out.
         Trial.INT8_PRODUCTS: 100 - 583 * np.array([*range(1, LANES), 0], np.float32),
         Trial.INT16_PRODUCTS: 100 - 581 * np.array([*range(1, LANES), 0], np.float32),
         Trial.BYTE_TABLES: 124 - 7 * np.arange(LANES, dtype=np.float32),
@@ -65,6 +66,7 @@ def run(context: cl.Context, trial: Trial) -> str:
     except DelegateError as error:
         faults = [line for line in str(error).splitlines()[1:] if "error" in line.lower()]
         return f"does not compile: {' '.join((faults or [str(error)])[0].split())}"
+    # NaN compares unequal, so a lane that the kernel never writes counts as wrong.
     flags, found = cl.mem_flags, np.full(LANES, np.nan, np.float32)
     if trial is Trial.BF16_PACE:
         return _pace_fault(context, program)

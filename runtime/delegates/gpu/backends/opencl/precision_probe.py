@@ -70,6 +70,7 @@ def _run(index: int, trials: list[Trial]) -> dict[Trial, str]:
         answers, end = _ask(index, waiting)
         found |= answers
         if len(answers) < len(waiting):
+            # Answers come in order, so the first trial without one ended the process.
             found[next(trial for trial in waiting if trial not in answers)] = end
     return found
 

@@ -102,6 +102,7 @@ class OpenClRecording(Recording):
             content = np.empty(size, np.uint8) if memory is None else memory
             constants.fill(number, content)
         if memory is None:
+            # Blocking, because nothing keeps `content` alive any longer.
             self._cl.enqueue_copy(self.queue, buffer, content, is_blocking=True)
         return buffer
 
@@ -141,6 +142,7 @@ class OpenClRecording(Recording):
     def _layers_entry(self, first: int, last: int, groups: int) -> Entry:
         assert self._kernels.layers is not None
         kernel = self._cl.Kernel(self._kernels.layers, "run_layers")
+        # A kernel gets a single buffer of constants; schedules split the layers where it changes.
         (number,) = set(self.buffers[first:last])
         constants = self.constants[number]
         kernel.set_args(self.arena, constants, *self._tables, np.int32(first), np.int32(last))
@@ -199,6 +201,7 @@ class OpenClRecording(Recording):
 
     def run(self, entries: Sequence[Entry]) -> None:
         """Enqueue entries in order and wait for the last."""
+        # Back to the arena, which is where `write` has put the inputs.
         self._place({})
         for batch in self._batches(entries):
             event = self._enqueue_all(batch)
@@ -230,6 +233,7 @@ class OpenClRecording(Recording):
         behind: Sequence[Completion],
     ) -> StartedRun:
         """See `backends.base.Recording.start`."""
+        # Here, so that runs for whose ends nobody asks do not keep what they used.
         self._settle()
         bound = self._callers.bind(inputs, outputs)
         gates = events_of((*after, *behind), self._opened.context)
@@ -241,8 +245,10 @@ class OpenClRecording(Recording):
         kept.append(self._enqueue_all(entries))
         kept += [self._copy(value, storage, is_output=True) for value, storage in bound.copied_out]
         flags = self._take_flags(kept)
+        # Nobody waits here, and without a flush a driver may hold back what was enqueued.
         self.queue.flush()
         run = OpenClRun(
+            # The queue is in order: once the last command has ended, all have.
             kept[-1],
             after,
             partial(self._error_of, flags),
@@ -323,4 +329,5 @@ class OpenClRecording(Recording):
             with suppress(self._cl.Error):
                 buffer.release()
         self._tables = ()
+        # After the buffers, since those made with USE_HOST_PTR use this memory until they are released.
         del self.arena, self.constants, self._arena_memory, self.queue, self._kernels

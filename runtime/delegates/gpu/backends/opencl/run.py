@@ -101,6 +101,7 @@ class OpenClEvent:
 
     def on_signal(self, callback: Callable[[], None]) -> None:
         """Call once, from a thread of the driver's, when the command has ended."""
+        # Called after an error as well, whose status counts as past COMPLETE (clSetEventCallback).
         self._event.set_callback(cl.command_execution_status.COMPLETE, lambda _: callback())
 
 
@@ -156,7 +157,10 @@ class OpenClRun(OpenClEvent):
         with self._lock:
             if self._check is None:
                 return
+            # The next start and a waiting thread may both see
+            # the end first; the lock lets only one of them ask.
             own = self._check()
+            # The earliest cause counts: what the run waited for, then the device, then its own check.
             self._error = _failure(self._after) or self._error or own
             # Runs that follow one another would else keep each other for ever.
             self._check, self._after, self._used = None, (), None
@@ -182,6 +186,7 @@ def events_of(after: Sequence[Completion], context: cl.Context) -> list[cl.Event
     for completion in after:
         event = completion.opencl_event
         is_own = event is not None and event.context == context
+        # Before its status is checked: otherwise a wrong context would be refused or not by chance of timing.
         if isinstance(completion, CallersEvent) and not is_own:
             raise DelegateError(
                 "gpu delegate: the event belongs to another OpenCL context; make it in the model's own "

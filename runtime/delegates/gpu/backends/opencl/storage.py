@@ -41,6 +41,7 @@ class BufferStorage:
     def place(self) -> Place:
         """The buffer's place in the process, on a device that works on the host's memory."""
         if self._place is None:
+            # Only mapping reveals the address, which stays valid, as such a device never moves the memory.
             with self.lock() as memory:
                 address = memory.ctypes.data
             self._place = Place(address, self.size, readable_bytes(address, self.size))

@@ -61,11 +61,13 @@ def release_unused_code() -> int:
         constant = [p for p in parts if p.type == _LOADED and not p.flags & _WRITABLE]
         if sum(part.memory_size for part in constant) >= _LARGE_BYTES:
             ranges.extend((library.base + part.address, part.memory_size) for part in constant)
+        # Any other value would end the iteration (dl_iterate_phdr(3)).
         return 0
 
     process.dl_iterate_phdr(_Visitor(visit), None)
     released = 0
     for start, size in ranges:
+        # The address for madvise(2) must be the start of a page, and a part may begin within one.
         first = start // PAGESIZE * PAGESIZE
         length = start + size - first
         if not process.madvise(ctypes.c_void_p(first), ctypes.c_size_t(length), _DONTNEED):

@@ -52,6 +52,7 @@ def mapped_errors(what: str) -> Iterator[None]:
     """Run a block of WebGPU calls; a failure becomes `DeviceError` with `what` and the driver's text."""
     try:
         yield
+    # Already mapped; caught first because most of them are RuntimeErrors as well.
     except FarmRuntimeError:
         raise
     except (wgpu.GPUError, RuntimeError) as error:
@@ -105,6 +106,7 @@ def choose_adapter(interface: str, wanted: str | int | None) -> Any:
 
 def _window_bytes(adapter: Any) -> int:
     most = int(adapter.limits["max-storage-buffer-binding-size"])
+    # A multiple of the alignment, because the next binding of a buffer begins where this one ends.
     return most - most % ALIGNMENT
 
 
@@ -131,6 +133,7 @@ def described(adapter: Any) -> Capabilities:
         vector_floats=1,
         max_work_group=limits["max-compute-invocations-per-workgroup"],
         local_memory_bytes=limits["max-compute-workgroup-storage-size"],
+        # Less what every buffer is padded by (`_padded` of recording.py).
         max_allocation_bytes=min(limits["max-buffer-size"], _windows(adapter) * _window_bytes(adapter))
         - READ_AHEAD,
         constants_bytes=min(limits["max-buffer-size"], _window_bytes(adapter)) - READ_AHEAD,

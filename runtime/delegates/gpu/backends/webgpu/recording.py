@@ -152,6 +152,7 @@ class WebGpuRecording(Recording):
         table = np.zeros(size // _WORD, np.int32)
         for row, offset in zip(self.rows, offsets, strict=True):
             start = offset // _WORD
+            # A table of one layer: the index of its row, which follows directly, and the row.
             table[start : start + len(row) + 1] = [1, *row]
         buffer = self._allocate(table.nbytes)
         self._opened.device.queue.write_buffer(buffer, 0, table)
@@ -192,6 +193,7 @@ class WebGpuRecording(Recording):
         groups = (*launch.groups, 1, 1)[:3]
         kernel = (self._pipelines[layer], self._groups[layer])
         size = launch.instance.work_group.size if launch.instance.work_group else (1,)
+        # WebGPU dispatches groups, so they take the place of the global size.
         return Entry(kernel, groups, (*size, 1, 1)[:3], layer, layer + 1)
 
     def _submit(self, entries: Sequence[Entry], queries: Any = None) -> None:

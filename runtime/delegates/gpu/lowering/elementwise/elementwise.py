@@ -93,6 +93,7 @@ def _read(facts: spec.OperatorFacts) -> spec.NodeSpec:
 
 def _second_step(facts: spec.OperatorFacts) -> Step:
     operator, op = facts.operator, facts.operator.opcode
+    # A single exponent for all elements is multiplied out by LiteRT if it is a whole number.
     if op == Op.POW and prod(facts.shape(1)) == 1 and facts.shape(1) != facts.shape(0):
         return Step("POW_ALONE", (operator.inputs[1],))
     if op in _BINARY:

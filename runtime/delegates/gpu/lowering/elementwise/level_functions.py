@@ -98,6 +98,7 @@ class Linear:
         first, second = np.float32(self.factors[0]), np.float32(self.factors[1])
         y = u * v * first if self.is_product else u * first + v * second
         y = y + np.copysign(np.float32(self.more), y)
+        # Clipped first, because converting a float that is beyond int32 is undefined.
         levels: spec.Array = np.rint(y.clip(-1e6, 1e6)).astype(np.int32) + self.zero_point
         return levels.clip(self.low, self.high)
 
@@ -133,6 +134,7 @@ def _linear(facts: spec.OperatorFacts, table: spec.Array) -> Linear | None:
             (first, second),
             more,
             target.zero_point,
+            # The bounds of the fused activation, as far as any pair of levels reaches them.
             int(wanted.min()),
             int(wanted.max()),
         )
@@ -188,10 +190,12 @@ def lower(node: Node, context: spec.Context) -> list[spec.Candidate]:
             digits = [Digit(shape["PIXELS"], shape["CHANNELS"])]
         row = offset(f"X{position}", digits, "p")
         shape |= row.parameters
+        # Along a single channel the step has no effect, and 1 allows for whole vectors.
         shape[f"STEP{position}"] = 1 if output.channels == 1 else steps[-1]
         places.append((f"ROW{position}(p)", row.expression))
     table = np.frombuffer(node.attributes["table"], np.uint8)
     linear = node.attributes.get("linear")
+    # That kernel loads either whole vectors or a single byte for all channels.
     if linear is not None and any(shape[f"STEP{position}"] not in (0, 1) for position in (0, 1)):
         linear = None
     sources = tuple(map(context.pointer, node.required))
@@ -199,6 +203,7 @@ def lower(node: Node, context: spec.Context) -> list[spec.Candidate]:
     if len(places) > 1 and linear is None:
         # The operand that has one byte for all channels of a pixel.
         picking = next((position for position in (1, 0) if shape[f"STEP{position}"] == 0), None)
+    # The byte that picks a table is the higher digit of the index into all of them.
     if picking == 1:
         table = np.ascontiguousarray(table.reshape(_LEVELS, _LEVELS).T).reshape(-1)
     elif picking == 0:
@@ -224,6 +229,7 @@ def lower(node: Node, context: spec.Context) -> list[spec.Candidate]:
             FACTOR1=linear.factors[1],
             MORE=linear.more,
             ZERO_POINT=linear.zero_point,
+            # The kernel clamps before it adds the zero point.
             LOW=float(linear.low - linear.zero_point),
             HIGH=float(linear.high - linear.zero_point),
         )

@@ -42,6 +42,7 @@ def _depth_to_space(shape: Shape, steps: Sequence[int], blocks: Shape) -> Axes:
     channels = Digit(shape[-1], steps[-1])
     space = []
     for i, block in enumerate(blocks):
+        # The input's channels are ordered as [place in the block...][channel of the output].
         within = prod(blocks[i + 1 :]) * shape[-1] * steps[-1]
         space.append([Digit(shape[i + 1] // block, steps[i + 1]), Digit(block, within)])
     return [[Digit(shape[0], steps[0])], *space, [channels]]
@@ -50,6 +51,7 @@ def _depth_to_space(shape: Shape, steps: Sequence[int], blocks: Shape) -> Axes:
 def _space_to_batch(shape: Shape, steps: Sequence[int], blocks: Shape) -> Axes:
     """Return the axes of the copy, in which the places within a block count more than the batch."""
     places = [Digit(block, step) for block, step in zip(blocks, steps[1:], strict=False)]
+    # 1 for the axes behind the blocks; `zip` ignores the surplus.
     factors = (*blocks, *(1,) * len(shape))
     others = [[Digit(n, f * step)] for n, f, step in zip(shape[1:], factors, steps[1:], strict=False)]
     return [[*places, Digit(shape[0] // prod(blocks), steps[0])], *others]
@@ -58,6 +60,7 @@ def _space_to_batch(shape: Shape, steps: Sequence[int], blocks: Shape) -> Axes:
 def _batch_to_space(shape: Shape, steps: Sequence[int], blocks: Shape) -> Axes:
     space = []
     for i, block in enumerate(blocks):
+        # The input's batch is ordered as [place in the block...][batch of the output].
         place = Digit(block, prod(blocks[i + 1 :]) * shape[0] * steps[0])
         space.append([Digit(shape[i + 1] // block, steps[i + 1]), place])
     behind = len(blocks) + 1

@@ -35,6 +35,7 @@ def _read(facts: spec.OperatorFacts) -> spec.NodeSpec:
         reach = (facts.shape(1)[axis] - 1) * dilations[axis] + 1
         missing = (facts.output_shape()[axis + 1] - 1) * strides[axis] + reach - facts.shape(0)[axis + 1]
         total = max(missing, 0) if same else 0
+        # An odd cell goes behind, as in LiteRT's `kernels/padding.h`.
         before.append(total // 2)
         behind.append(total - total // 2)
     bias = inputs[2] if facts.has_input(2) else -1

@@ -48,6 +48,7 @@ def lower(node: Node, context: spec.Context) -> list[spec.Candidate]:
         rows = context.constant(filter_id).reshape(taps, after.channels, depth)
         padded = np.zeros((taps, blocks * LANES, depth), np.float32)
         padded[:, : after.channels] = rows
+        # [block][tap][input channel][16], so that a unit reads one contiguous run.
         return np.ascontiguousarray(padded.reshape(taps, blocks, LANES, depth).transpose(1, 0, 3, 2))
 
     def start() -> spec.Array:

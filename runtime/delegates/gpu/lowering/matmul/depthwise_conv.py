@@ -74,6 +74,7 @@ def _cost(tile: tuple[int, int], shape: ConvShape) -> int:
 def _parts(shape: ConvShape, tiles: int, blocks: int, workers: int) -> int:
     """Return the number of parts into which a tile's channels are cut, so that every worker has work."""
     wanted = ceil_div(_UNITS_PER_WORKER * workers, tiles * shape.images)
+    # Only equal parts, because the kernel takes a single size for all of them.
     return next(count for count in range(min(wanted, blocks), 0, -1) if blocks % count == 0)
 
 

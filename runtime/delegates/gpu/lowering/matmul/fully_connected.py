@@ -99,6 +99,7 @@ def _with_constant(
         if quantised is not None:
             return [quantised]
     columns = weights.shape[0]
+    # A row of several pixels is read straight through, including the padded lanes between them.
     lanes = rows.channels if rows.pixels == 1 else rows.layout.pixel_stride
     product = gemm.Product(
         rows=rows.count,
@@ -134,6 +135,7 @@ def _reads_any_layout(node: Node, graph: Graph) -> bool:
     source, weights, _ = node.filtered
     channels, matrix = graph.values[source].channels, graph.values[weights]
     depth = matrix.shape[1]
+    # Rows of other than whole pixels are copied to dense ones first, from any layout.
     return not matrix.is_constant or channels == depth or depth % channels > 0
 
 

@@ -163,6 +163,7 @@ def _in_groups(node: Node, context: spec.Context, rows: _Axis, columns: _Axis) -
             codes.dtype,
         )
         for y, x in np.ndindex(rows.phases, columns.phases):
+            # Output y is row y + cut of the whole extent, and only taps of the same remainder reach it.
             first_y, first_x = (y + rows.cut) % rows.stride, (x + columns.cut) % columns.stride
             taps = codes[:, first_y :: rows.stride, first_x :: columns.stride].transpose(1, 2, 3, 0)
             found[y, x, : taps.shape[0], : taps.shape[1], :channels] = taps

@@ -41,6 +41,7 @@ def lower(node: Node, context: spec.Context) -> list[spec.Candidate]:
     axes = []
     for axis, extent in enumerate(target):
         length, step = known.get(axis, (1, 0))
+        # The higher digit counts repetitions, which do not move in the input.
         axes.append([Digit(extent // length), Digit(length, step)])
     return [spec.Candidate("rows", (copy_launch(node, context, axes),))]
 

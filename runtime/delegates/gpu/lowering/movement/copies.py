@@ -92,10 +92,12 @@ def copy_launch(
     value, layout = context.value(target), context.layout(target)
     pixels = _merged([digit for axis in axes[:-1] for digit in axis])
     *runs, run = _merged(list(axes[-1]) if axes else []) or [Digit(1)]
+    # A mirrored axis has no single step, so each of its elements is a run of its own.
     if not (run.is_affine or run.border != (0, 0)):
         runs, run = [*runs, run], Digit(1)
     before, after = run.border
     length = run.extent - before - after
+    # A single element has no step; 1 allows for the dense copy.
     step = run.step if length > 1 else 1
     is_whole = not runs and step == 1 and length == value.channels
     lanes = vector_lanes(context.value(source), context.layout(source), value, layout) if is_whole else 0
@@ -113,6 +115,7 @@ def copy_launch(
             "INSIDE(p)": place.inside,
         },
         values={
+            # Count `border[0]` of a digit, the first inside, is element 0 of the input.
             "SOURCE_BASE": base - sum(digit.border[0] * digit.step for digit in pixels),
             **place.parameters,
             **place_of_run.parameters,
@@ -233,6 +236,7 @@ class _Place:
 
 
 def _place(name: str, digits: Sequence[Digit], index: str) -> _Place:
+    # A mirrored digit adds its share below.
     affine = offset(
         name, [Affine(digit.extent, 0 if digit.mirror else digit.step) for digit in digits], index
     )
@@ -247,6 +251,7 @@ def _place(name: str, digits: Sequence[Digit], index: str) -> _Place:
             values |= {f"{axis}_{key.upper()}": value for key, value in asdict(digit.mirror).items()}
             values[f"{axis}_STEP"] = digit.step
         else:
+            # One comparison for both ends: without a sign, counts in front of the input are huge.
             conditions.append(f"(uint)({count} - {axis}_BEFORE) < (uint){axis}_SIZE")
             values |= {f"{axis}_BEFORE": digit.border[0], f"{axis}_SIZE": digit.extent - sum(digit.border)}
     return _Place(" + ".join(offsets), " && ".join(conditions) or "1", values)

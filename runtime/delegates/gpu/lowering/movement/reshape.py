@@ -71,6 +71,7 @@ def _launch(
         return launch
     given = {name: int(number) for name, number in instance.parameters}
     lanes = QUAD // value.type.size
+    # Narrow elements without gaps are taken as one row, so that no word belongs to two rows.
     if lanes > 1 and given["OUT_STRIDE"] == given["OUT_CHANNELS"] and not given["GROUP_STEP"]:
         given |= {"PIXELS": 1, "OUT_CHANNELS": given["PIXELS"] * given["OUT_CHANNELS"], "OUT_STRIDE": 0}
     pixels, row = given["PIXELS"], given["OUT_CHANNELS"] + given["TAIL"]

@@ -95,6 +95,7 @@ def _in_groups(turned: _Turned, context: spec.Context) -> spec.Candidate:
     """Return the copy through tiles in local memory."""
     columns = round_up(turned.columns)
     values = {"LINES": turned.lines, "COLUMNS": turned.columns, "PADDED": columns, **turned.steps}
+    # One float more in each line keeps the elements of a column in different banks.
     local = LocalArray("tile", "float", _TILE * (_TILE + 1))
     instance = replace(
         _instance("copies_transposed_groups", "groups_copies_transposed", turned, values),

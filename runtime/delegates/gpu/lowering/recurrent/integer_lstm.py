@@ -99,6 +99,7 @@ def _read(facts: spec.OperatorFacts) -> spec.NodeSpec:
     attributes = {"cell": _cell(facts), "time_major": bool(facts.options.get("time_major", False))}
     places = zip(_BASIC_STATES, (0, 1), strict=True) if is_basic(facts) else ((i, None) for i in _STATES)
     states = {facts.operator.inputs[i]: output for i, output in places}
+    # A file may leave out the last inputs, which are optional.
     inputs = (*facts.operator.inputs, *(-1,) * len(_FULL))[: len(_FULL)]
     return spec.NodeSpec(inputs, attributes, states=states)
 
@@ -132,6 +133,7 @@ class _Steps:
         self.hidden = Rows(spec.Scratch("hidden", batch * padded, I8), 0, 1, padded)
         self.project: Product | None = None
         if cell.projection is not None:
+            # A clip of 0 means none.
             clip = cell.clips[1] or -RANGES[TensorType.INT8][0]
             bounds = (max(RANGES[TensorType.INT8][0], -clip), min(RANGES[TensorType.INT8][1], clip))
             project = self._product("projection", [_SLOTS.projection[0]], cell.projection)
@@ -190,6 +192,7 @@ def _basic_launches(node: Node, context: spec.Context) -> list[spec.Launch]:
     name, size = f"lstm{node.id}", context.value(x).channels
     matrix = context.constant(node.input(_BASIC_MATRIX)).astype(np.int16) - np.int16(scaling.weight_zero)
     bias = context.constant(node.input(_BASIC_BIAS)).astype(np.int64)
+    # Takes off what the input's zero point brings into each sum.
     bias = bias - scaling.input_zero * matrix.sum(axis=1, dtype=np.int64)
     rows = np.concatenate([np.arange(g * cells, (g + 1) * cells) for g in _BASIC_ORDER])
     stages = Scaling(bias[rows], np.array([scaling.multiplier]), np.array([scaling.shift]))

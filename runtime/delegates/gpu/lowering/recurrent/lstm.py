@@ -193,6 +193,7 @@ class _Steps:
 
     def _tails(self, t: int) -> tuple[tuple[spec.Argument, ...], dict[str, int | float]]:
         """Return the arguments behind the sums: the pointers behind `out`, the states' parameters."""
+        # From the second step on, a step continues from what the one before it wrote.
         before = self.old if t == 0 else self.fresh
         kept = (self.state,) if self._keeps() else ()
         cell = self.context.pointer(before) if t == 0 else before
@@ -289,6 +290,7 @@ class _Steps:
             **divisor("UNIT_BLOCKS", blocks_of(outputs)),
         )
         matrix, start = self.behind["projection"], self.behind["start"]
+        # The second one stands in for the previous output, of which OUTPUTS=0 elements are read.
         arguments = (hidden.argument, hidden.argument, matrix, start, y.argument, self.state)
         work = self.extent.batch * self.cell.cells * outputs
         return self._launch(instance, arguments, self.extent.batch * blocks_of(outputs), work)

@@ -57,6 +57,7 @@ def _scaling(facts: spec.OperatorFacts) -> dict[str, int]:
     if x is None or y is None or any(q is None for q in scales):
         raise ValueError("SVDF was accepted without scales")
     feature, time, state = (np.float32(q.scales[0]) for q in scales if q is not None)
+    # LiteRT multiplies the scales in single precision.
     into = quantize_multiplier(float(np.float32(x.scale) * feature / state))
     out_of = quantize_multiplier(float(state * time / np.float32(y.scale)))
     found = {"ZERO_IN": x.zero_point, "ZERO_OUT": y.zero_point}

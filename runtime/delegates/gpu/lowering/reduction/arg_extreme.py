@@ -72,6 +72,7 @@ def lower(node: Node, context: spec.Context) -> list[spec.Candidate]:
     )
     if key is not None and suits_groups(context.device):
         how: dict[str, int | str] = {
+            # The least key is the greatest of the complements.
             "KEY(i)": key if is_largest else f"~{key}",
             "VALUES": 0,
             "WIDE": found.type is ElementType.I64,

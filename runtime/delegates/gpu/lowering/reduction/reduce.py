@@ -146,6 +146,7 @@ def _mean_of_levels(facts: spec.OperatorFacts, axes: tuple[int, ...]) -> dict[st
         raise ValueError("a mean of levels was accepted without scales")
     count = prod(facts.shape(0)[axis] for axis in axes)
     multiplier, shift = quantize_multiplier(given.scale / made.scale)
+    # The same bounds as in LiteRT's `reduce.cc`.
     fold = min(count.bit_length() - 1, 32, 31 + shift)
     multiplier, shift = (multiplier << fold) // count, shift - fold
     return {
@@ -264,6 +265,7 @@ def _in_groups(node: Node, context: spec.Context, source: int) -> spec.Candidate
         return spec.Candidate("groups", (launch,))
     first, scratch = _ranges_in_groups(node, context, whole, ranges)
     stride = round_up(before.channels)
+    # May be fewer than asked for, as ranges of one size can cover the pixels sooner.
     ranges = first.groups[2]
     kept = offset("KEPT", [Digit(whole.outputs, stride)], "(p)")
     joined = offset("JOINED", [Digit(ranges, whole.outputs * stride)], "(r)")
@@ -302,6 +304,7 @@ def _ranges_in_groups(
     sizes = {"CHANNELS": channels, "RANGE": size, "OUTPUTS": whole.outputs}
     instance, groups = _columns_instance(node, whole, lanes, sizes, is_split=True)
     launch = _launch(node, context, instance, (whole.source, scratch), (*groups, ranges))
+    # The epilogue belongs to the results, which only the second launch has.
     return replace(launch, epilogue=spec.Epilogue()), scratch
 
 

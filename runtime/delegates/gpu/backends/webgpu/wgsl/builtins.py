@@ -137,6 +137,7 @@ def _reads(arguments: Arguments) -> bool:
 def _multiply_add(arguments: Arguments) -> Value:
     a, b, c = arguments
     if c.number.kind == types.FLOAT:
+        # OpenCL leaves the rounding of `mad` open, so a fused operation will do.
         return _lanewise("fma", arguments, types.FLOAT)
     return binary("+", binary("*", a, b), c)
 
@@ -159,6 +160,7 @@ def _any_or_all(name: str) -> Callable[[Arguments], Value]:
     def made(arguments: Arguments) -> Value:
         (value,) = arguments
         given = value.number
+        # For integer lanes, OpenCL's `any` and `all` test the most significant bit.
         lanes = value.text if given.kind == types.BOOL else f"({value.text} < {given.wgsl}(0))"
         return Value(f"{name}({lanes})", types.Number(types.BOOL), None, value.reads_memory)
 

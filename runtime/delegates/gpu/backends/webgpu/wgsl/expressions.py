@@ -142,6 +142,7 @@ class Expressions:
         if "int" not in node.type or "l" in text:
             raise OutsideSubsetError(node.coord, f"the literal {node.value}")
         digits = text.rstrip("u")
+        # Base 0 understands `0x`, but refuses C's octal notation.
         octal = digits.startswith("0") and digits.isdecimal() and len(digits) > 1
         return whole(int(digits, 8 if octal else 0), types.UINT if text.endswith("u") else None)
 
@@ -184,6 +185,7 @@ class Expressions:
         left = truth(self.value(node.left))
         if left.literal is not None and bool(left.literal) == (node.op == "||"):
             return left
+        # Statements that the right side needs must run only where C would evaluate it.
         with self.writer.aside() as ahead:
             self.writer.depth += 1
             right = truth(self.value(node.right))
@@ -215,7 +217,9 @@ class Expressions:
             return _chosen_place(condition, where, otherwise)
         selected = chosen(condition, where, otherwise)
         is_simple = not (ahead_true or ahead_false or where.reads_memory or otherwise.reads_memory)
+        # A choice by lanes evaluates both sides in OpenCL C as well.
         if is_simple or condition.number.width > 1:
+            # They were indented for an `if` that turns out not to be needed.
             self.writer.lines += [line.removeprefix("    ") for line in ahead_true + ahead_false]
             return selected
         name = self.writer.fresh()
@@ -242,6 +246,7 @@ class Expressions:
         if isinstance(node.expr, c_ast.ExprList):
             return self._vector(node.expr, to)
         value = self.value(node.expr)
+        # In C a comparison already yields an int, so this is no cast between different kinds.
         if to.kind == types.INT and value.number.kind == types.BOOL and to.width == value.number.width:
             return converted(value, to)
         if 1 < value.number.width == to.width and value.number.kind != to.kind:

@@ -91,6 +91,8 @@ class _Translation:
     def _bound(self, node: c_ast.FuncDef) -> list[Value]:
         """Return the arguments of the kernel: its numbers are 0, its pointers the beginnings of buffers."""
         arguments: list[Value] = []
+        # A kernel's pointers are arena, constants and table,
+        # in this order; a table of one row fits any binding.
         counts = iter((self._windows.arena, self._windows.constants))
         for parameter in _parameters(node):
             if not isinstance(parameter.type, c_ast.PtrDecl):
@@ -125,6 +127,7 @@ class _Translation:
             self._made[key] = (named(f"{name}_{len(self._made)}"), result)
             self._texts.append(self._function(node, self._made[key][0], key[1], result))
         written, result = self._made[key]
+        # A function that is given a buffer may read from it.
         reads = any(value.reads_memory for value in given) or any(key[1])
         return Value(f"{written}({', '.join(value.text for value in given)})", result, None, reads)
 

@@ -66,6 +66,7 @@ def preprocessed(text: str) -> str:
     preprocessor.parse(kernel_source("webgpu.cl") + text, "kernel")
     written = io.StringIO()
     preprocessor.write(written)
+    # Only now: pcpp expands macros while it writes.
     if preprocessor.faults:
         raise DelegateError(f"gpu delegate: the preprocessor says: {preprocessor.faults[0]}")
     return written.getvalue()
@@ -82,5 +83,6 @@ def parse(text: str) -> Parsed:
             f"gpu delegate: {error}: the portable subset of OpenCL C has no such text"
         ) from error
     functions = {node.decl.name: node for node in tree.ext if isinstance(node, c_ast.FuncDef)}
+    # The first declarations are the ones that were put in front of the text.
     aliases = {node.name: node for node in tree.ext[len(names) :] if isinstance(node, c_ast.Typedef)}
     return Parsed(functions, aliases)

@@ -127,6 +127,7 @@ class Accesses:
         if isinstance(element, types.Narrow):
             sign = "i" if element.is_signed else "u"
             name = f"load_{buffer.name}_{sign}{element.bits}"
+            # Deferred: the buffer's layout depends on all accesses to it, which are not known yet.
             self._functions.setdefault(name, (buffer, lambda laid: _narrow_load(name, laid, element)))
             return name
         loaded = _widened(element, width)
@@ -181,6 +182,7 @@ def _store(name: str, buffer: types.Buffer, stored: types.Number, step: int) -> 
         return f"fn {name}(i: i32, v: {stored.wgsl}) {{\n    {buffer.name}[i] = v;\n}}\n"
     held = buffer.element.kind if buffer.element else types.UINT
     if buffer.is_wide:
+        # Only whole vectors get here: any other store would have made this a buffer of words.
         value = "v" if held == stored.kind else f"bitcast<{types.Number(held, QUAD).wgsl}>(v)"
         return f"fn {name}(i: i32, v: {stored.wgsl}) {{\n    {buffer.name}[i] = {value};\n}}\n"
     lines = []
@@ -203,6 +205,7 @@ def _narrow_load(name: str, buffer: types.Buffer, element: types.Narrow) -> str:
     bits = f"{element.bits}u"
     at = f"u32(i & {each - 1}) * {bits}"
     if element.is_signed:
+        # On an i32, `extractBits` sign-extends.
         value = f"extractBits(bitcast<i32>({word}), {at}, {bits})"
     else:
         value = f"i32(extractBits({word}, {at}, {bits}))"

@@ -62,6 +62,7 @@ class Statements(Expressions):
         words = node.string.split()
         if words[:1] != [_UNROLLED]:
             raise OutsideSubsetError(node.coord, f"#pragma {node.string}")
+        # `unroll` with a number, such as `unroll 8`, keeps the loop.
         self._is_unrolled = len(words) == 1
 
     def _do_decllist(self, node: c_ast.DeclList) -> None:
@@ -234,6 +235,7 @@ class Statements(Expressions):
         if len(declared) != 1 or len(steps) != 1 or declared[0].init is None or node.cond is None:
             return None
         name, value = declared[0].name, self.value(declared[0].init)
+        # Once written out there is no loop left to break out of, nor a variable to change.
         if name in assigned(node.stmt) or _is_left(node.stmt):
             return None
         turns: list[Variable] = []
@@ -262,6 +264,7 @@ class Statements(Expressions):
         """`loop` with its `continuing` block, which a `continue` of C reaches as well."""
         with self.writer.block("loop"):
             if condition is not None:
+                # Inside the loop, because statements that the condition needs must run in every turn.
                 holds = truth(self.value(condition))
                 if holds.literal != 1:
                     self.writer.line(f"if (!{holds.text}) {{ break; }}")

@@ -115,6 +115,7 @@ def unary(operator: str, value: Value) -> Value:
     if computed.literal is not None:
         folded = -computed.literal if operator == "-" else ~computed.literal
         return whole(folded, computed.number.kind)
+    # WGSL has no unary minus for u32.
     if operator == "-" and computed.number.kind == UINT:
         return Value(
             f"({to_zero(computed.number)} - {computed.text})", computed.type, None, value.reads_memory
@@ -126,6 +127,7 @@ _FOLDED: Final[dict[str, Callable[[int, int], int]]] = {
     "+": lambda a, b: a + b,
     "-": lambda a, b: a - b,
     "*": lambda a, b: a * b,
+    # C rounds a quotient towards zero, Python downwards.
     "/": lambda a, b: abs(a) // abs(b) * (1 if a * b >= 0 else -1),
     "%": lambda a, b: abs(a) % abs(b) * (1 if a >= 0 else -1),
     "<<": lambda a, b: a << b,
@@ -153,6 +155,7 @@ def binary(operator: str, left: Value, right: Value) -> Value:
         if operator in _COMPARED:
             holds = _COMPARED[operator](left.literal, right.literal)
             return Value("true" if holds else "false", Number(BOOL), int(holds))
+        # Division by a literal zero is not folded, as Python would raise.
         if right.literal or operator not in "/%":
             kind = common(left.number, right.number).kind
             return whole(_FOLDED[operator](left.literal, right.literal), kind)
@@ -191,6 +194,7 @@ def _shifted(operator: str, left: Value, right: Value) -> Value:
 def _bits_of_truths(operator: str, left: Value, right: Value) -> Value:
     width = max(left.number.width, right.number.width)
     a, b = (converted(side, Number(BOOL, width)) for side in (left, right))
+    # WGSL has `&` and `|` for bools, but no `^`.
     written = "!=" if operator == "^" else operator
     reads = left.reads_memory or right.reads_memory
     return Value(f"({a.text} {written} {b.text})", Number(BOOL, width), None, reads)
@@ -214,4 +218,5 @@ def chosen(condition: Value, where: Value, otherwise: Value) -> Value:
         result = Number(result.kind, condition.number.width)
     a, b = converted(where, result), converted(otherwise, result)
     reads = any(value.reads_memory for value in (condition, where, otherwise))
+    # `select` takes the value for false first.
     return Value(f"select({b.text}, {a.text}, {holds.text})", result, None, reads)

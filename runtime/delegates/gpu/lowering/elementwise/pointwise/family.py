@@ -232,6 +232,7 @@ def _grouped(node: Node, context: spec.Context, values: Sequence[Value]) -> spec
     expression = grouped_expression_of(node, types, output.type).format(*(one.load for one in operands))
     group, groups, vectors = strided_vectors(output)
     valid = {}
+    # Padded lanes must stay finite, whatever the expression makes of the zeros in them.
     if output.type is F32 and output.channels != round_up(output.channels):
         expression, valid = f"((c) < VALID ? {expression} : 0.0f)", {"VALID": output.channels}
     names = "_".join(one.name.lower() for one in (*types, output.type))
@@ -281,6 +282,7 @@ def lower(node: Node, context: spec.Context) -> list[spec.Candidate]:
     if node.op == Op.QUANTIZE:
         shape |= dict(zip(_REQUANTISING, node.attributes["requantisation"], strict=True))
     if check:
+        # Checked up to VALID only, since padded lanes may hold a divisor of zero.
         pointers.append("__global int *restrict failed")
         shape["VALID"] = output.channels
     types = "_".join(value.type.name.lower() for value in (*values, output))

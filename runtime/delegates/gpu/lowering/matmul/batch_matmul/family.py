@@ -47,6 +47,7 @@ def lower(node: Node, context: spec.Context) -> list[spec.Candidate]:
         grouped = product_in_groups(node, context, product) if suits_groups(context.device) else None
         return candidates(node, context, product) if grouped is None else [grouped]
     value = context.value(right.source)
+    # The dimension that counts columns, which are the lines of an adjoint matrix.
     outputs = len(value.shape) - (2 if right.adjoint else 1)
 
     def matrix(codes: spec.Array) -> spec.Array:
@@ -108,6 +109,7 @@ def product_of(node: Node, context: spec.Context) -> Product:
     rows, columns = out.shape[-2:]
     batches = node.attributes.get("batches", broadcast_shape(out.shape[:-2], _BATCH_AXES))
     # One matrix for all rows of all batches: they are the rows of one product.
+    # Not with an adjoint left side, whose rows are not evenly spaced across batches.
     joined = prod(right.extents) == 1 and not adjoint
     if joined:
         rows, batches = prod(batches) * rows, (1,) * _BATCH_AXES
@@ -124,6 +126,7 @@ def _right(node: Node, value: Value, right: _Matrices) -> RightSide:
     data = None if value.data is None else value.data.reshape(-1, *right.shape)
     within = None if places is None else places[-1]
     last = (len(value.shape) - 1, 1)
+    # The folded moves have turned the matrix unless its lines still run along the value's last dimension.
     turned = places is not None and (within is None or (within.axis, within.step) != last)
     stride = right.step if turned else right.line
     return RightSide(value.id, right.extents, right.batches, stride, adjoint != turned, data, right.start)

@@ -25,6 +25,7 @@ def product_in_groups(node: Node, context: spec.Context, product: Product) -> sp
                 "matmul/conv/gemm_groups.cl",
                 spec.instance_name("groups_batch_matmul", tile.name),
                 spec.joined(
+                    # That file calls `LEFT(b)` and `RIGHT(b)` `LEFT_START(b)` and `RIGHT_START(b)`.
                     {name.replace("(", "_START("): text for name, text in starts.items()},
                     {
                         "LEFT_ROWS": 1,

@@ -38,6 +38,7 @@ def _read(facts: spec.OperatorFacts) -> spec.NodeSpec:
     x, z, made = _levels(facts)
     if x is None or z is None or made is None:
         raise ValueError("a product of levels was accepted without scales")
+    # `GetQuantizedConvolutionMultipler` of LiteRT multiplies the two in single precision.
     single = np.float32(x.scale) * np.float32(z.scale)
     own = read(facts)
     more = {
@@ -61,6 +62,7 @@ class _Packed:
 
     @property
     def ints(self) -> int:
+        # One line of what the left zero point adds to each column's sum, then the bytes, four to an int.
         return self.panels.columns * (1 + self.panels.fours)
 
     def scratch(self) -> spec.Scratch:
@@ -110,6 +112,7 @@ def _gemm(node: Node, context: spec.Context, packed: _Packed) -> spec.Launch:
     stage = spec.PackedConstant(
         f"stage{target}",
         ROWS[rounding] * LANES,
+        # No offsets, because panels and kernel make up for the zero points themselves.
         lambda: stage_rows(rounding, np.zeros(LANES, np.int64), a, np.arange(LANES)),
         ElementType.I32,
     )
@@ -144,6 +147,7 @@ def _gemm(node: Node, context: spec.Context, packed: _Packed) -> spec.Launch:
         ),
         (left.source, packed.scratch(), stage, target),
         product.batch * packed.count * rows,
+        # `Product.bytes` counts floats.
         spec.Work(f"{product.sizes} int8", product.flops, product.bytes // 4),
     )
 

@@ -35,6 +35,7 @@ def direct(node: Node, context: spec.Context, shape: ConvShape, tile: Tile) -> s
         lambda codes: grouped_panels(codes, width, s.in_channels, depth),
     )
 
+    # Long enough for the kernel to step through the zeros as it steps through a pixel's channels.
     span = depth * s.in_layout.channel_stride
     zeros = spec.PackedConstant("zeros", span, lambda: np.zeros(span, np.float32))
     launch = context.launch(
@@ -76,6 +77,7 @@ def direct_in_groups(node: Node, context: spec.Context, shape: ConvShape) -> spe
             spec.instance_name("groups_conv_direct", weights=s.weights.type),
             {"ALIKE": s.group_out % QUAD == 0, "WEIGHT": s.weights.type.value},
             group,
+            # `divisor` passes OUT_W again below, and the kernel does not read OUT_H.
             **{name: value for name, value in sizes.items() if name not in ("OUT_H", "OUT_W")},
             TOTAL=s.pixels * vectors,
             IN_STEP=s.in_layout.channel_stride,

@@ -154,6 +154,7 @@ def choose_tile(
             return tile
     small = [tile for tile in fitting if tile.rows <= _SPLIT_ROWS]
     items = {tile: prod(tile.groups(rows, columns)) * batch * parts * GROUP_ITEMS for tile in small}
+    # `small` is never empty, since the smallest tile meets all of these conditions.
     return next((tile for tile in small if items[tile] >= FEWEST_ITEMS), small[-1])
 
 
@@ -178,7 +179,9 @@ def product_in_groups(
     node: Node, context: spec.Context, product: Product, scale: int | None = None
 ) -> list[spec.Candidate]:
     """Return a product that is the whole of `node`; `scale` is a value with a factor for each k."""
+    # So that a load of four adjacent k never leaves its row.
     aligned = product.step == 1 and product.row_stride % QUAD == 0 and product.depth <= product.row_stride
+    # The kernel without tiles knows no scales.
     if product.rows <= FEW_ROWS and scale is None:
         return [_few_rows(node, context, product)]
     left = LeftSide("rows", product.row_stride, product.step, product.depth, aligned, scale)
@@ -196,7 +199,9 @@ def window_in_groups(node: Node, context: spec.Context, shape: ConvShape) -> lis
     depth = s.filter_h * s.filter_w * channels
     matrix = s.weights.arranged(lambda codes: filter_matrix(codes, channels))
     step, stride = s.in_layout.channel_stride, s.in_layout.pixel_stride
+    # The last group's channels, padded to whole vectors, must still end within the pixel.
     aligned = step == 1 and stride % QUAD == 0 and s.in_channels - s.group_in + channels <= stride
+    # Later groups begin on a vector boundary only if every group fills whole vectors.
     aligned = aligned and (s.groups == 1 or s.group_in % QUAD == 0)
     sizes = {name: value for name, value in (s.image | s.taps).items() if name not in _UNUSED}
     values = sizes | {
@@ -252,6 +257,7 @@ def _tiled(node: Node, context: spec.Context, product: GroupProduct, tile: Group
     stride = context.layout(target).pixel_stride
     values = {"K": depth, "M": rows, "CHANNELS": round_up(columns), "IN_CHANNELS": left.channels}
     values |= {"LEFT_ROW": left.row, "LEFT_STEP": left.step, **left.values}
+    # Parts are stored as rows of CHANNELS, without an epilogue; only the joining launch knows the output.
     values |= {"SPLIT_K": size} if is_split else {"N": columns, "OUT_STRIDE": stride}
     if left.members > 1:
         values |= {"N": columns, "GROUP_OUT": width, **divisor("PARTS", parts)}
@@ -286,6 +292,7 @@ def _tiled(node: Node, context: spec.Context, product: GroupProduct, tile: Group
             **values,
         ),
         (source, right, scratch if is_split else target, *scales),
+        # The third dimension counts members or phases, each with all of its parts.
         (across, down, count * parts),
         replace(product.work, moved=moved),
     )
@@ -356,6 +363,7 @@ def _joined(
             **context.strides(OUT=target),
             **divisor("VECTORS", vectors),
         ),
+        # The weights are passed for the bias in front of them.
         (parts, weights, target),
         (groups, 1),
         spec.Work(f"join {count}x{rows}x{columns}", count * rows * columns, parts.bytes + 4 * rows * columns),

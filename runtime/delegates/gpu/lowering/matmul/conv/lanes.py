@@ -26,6 +26,7 @@ def in_lanes(node: Node, context: spec.Context, product: GroupProduct) -> spec.C
     """Return a product of one launch."""
     left, weights, rows, columns = product.left, product.weights, product.rows, product.columns
     target, channels = node.outputs[0], round_up(columns)
+    # The kernel takes four k at a time, so rows of zeros follow the last.
     padded = round_up(product.depth, QUAD)
     matrix = weights.arranged(lambda codes: np.pad(codes, ((0, padded - len(codes)), (0, 0))))
     right = matrix.rows(f"weights{target}", padded, columns)

@@ -36,6 +36,7 @@ def _scaled(product: spec.Launch, scale: int) -> tuple[spec.Launch, spec.Launch]
     (weights,) = (argument for argument in product.args if isinstance(argument, spec.PackedConstant))
     kind = WeightType(known["WEIGHT"])
     panels = weights.bytes // panel_bytes(kind, depth, width)
+    # Each panel begins with a row of biases, as the product expects of float weights.
     target = spec.Scratch("scaled_weights", panels * (1 + depth) * width)
     floats = replace(
         product.instance,

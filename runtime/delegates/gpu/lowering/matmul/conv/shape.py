@@ -118,6 +118,8 @@ class ConvShape:
 def _reads(extent: int, outputs: int, taps: int, stride: int, dilation: int, pad: int) -> int:
     """Count the pixels of an image line that all windows along it read, together."""
     first = [pad - tap * dilation for tap in range(taps)]
+    # Output o reads pixel o * stride - f, which is inside for
+    # ceil(f / stride) <= o < ceil((extent + f) / stride).
     return sum(
         max(0, min(outputs, ceil_div(extent + f, stride)) - max(0, ceil_div(f, stride))) for f in first
     )

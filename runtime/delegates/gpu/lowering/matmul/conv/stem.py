@@ -54,8 +54,10 @@ def stem_candidates(node: Node, context: spec.Context, shape: ConvShape) -> list
     if not stem_fits(shape):
         return []
     depth = shape.filter_h * shape.filter_w * shape.in_channels
+    # Ranked for a single worker, because a unit is a whole row and computes all of its tiles.
     tiles = rank_tiles(shape.out_w, shape.out_channels, depth, 1, context.device.vector_floats)
     small = (tile for tile in tiles if tile.rows <= _MOST_ROWS and tile.rows * tile.columns <= _MOST_SUMS)
+    # There always is one, since a tile of one pixel by 16 channels is within both bounds.
     return [stem(node, context, shape, next(small))]
 
 
@@ -78,6 +80,7 @@ def stem(node: Node, context: spec.Context, shape: ConvShape, tile: Tile) -> spe
             "matmul/conv/stem.cl",
             spec.instance_name(f"conv_stem_w{s.filter_w}s{s.stride_w}", tile.name, s.weights.type),
             spec.joined(
+                # Popped, because the rest of `given` become parameters.
                 {name: given.pop(name) for name in _CONSTANT},
                 {
                     "PLANAR": is_planar(s),

@@ -154,6 +154,7 @@ class Weights:
             zeros = np.zeros(count * width, np.int16)
             if self.zeros is not None:
                 zeros[: len(self.zeros)] = self.zeros
+            # Codes come with their zero points taken off, but the kernel expects the file's bytes.
             found = found + zeros.reshape(count, 1, width)
         target.view(self.type.dtype).reshape(found.shape)[...] = found
 
@@ -180,6 +181,7 @@ def weights_of(value: Value, outputs: int, bias: Callable[[], Floats | None]) ->
         return Weights(stored.type, lambda: stored.codes, bias, scales, is_narrow=True)
     extents = [1] * stored.codes.ndim
     extents[outputs] = -1
+    # A byte minus a zero point needs nine bits.
     shift = zeros.astype(np.int16).reshape(extents)
     return Weights(stored.type, lambda: stored.codes - shift, bias, scales, zeros, is_narrow=True)
 

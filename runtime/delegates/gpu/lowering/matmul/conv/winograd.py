@@ -171,6 +171,7 @@ def _tile(shape: ConvShape, tiles: int, depth: int, device: Capabilities) -> Til
     """Return the cheapest tile; of a grouped convolution one whose panels belong to a single group each."""
     workers, floats = device.compute_units, device.vector_floats
     ranked = rank_tiles(tiles, shape.out_channels, depth, workers, floats)
+    # One always fits: `winograd_fits` has ensured whole vectors, and some tiles are a single vector wide.
     return next(tile for tile in ranked if shape.groups == 1 or shape.group_out % tile.columns == 0)
 
 
@@ -206,6 +207,7 @@ def _weights(
         return spec.PackedConstant(
             f"winograd{shape.target}",
             elements,
+            # Weights that are narrow in the file get the bits of the kernel that transforms narrow ones.
             lambda: pack_filter(
                 shape.weights.codes(), grid.size, grid.depth, width, is_exact=not shape.weights.is_narrow
             ),
@@ -324,6 +326,8 @@ def transformed(taps: spec.Array, size: int) -> spec.Array:
     if size == _SMALL_TILE:
         half = number(0.5)
         return np.stack([first, (outer + middle) * half, (outer - middle) * half, last])
+    # The rows of G: (1/4, 0, 0), (-1/6, -+1/6, -1/6), (1/24, +-1/12, 1/6), (0, 0, 1). Factors
+    # that are not powers of two are rounded to the taps' type and applied last, as in the kernel.
     far, twice = first + last * number(4), middle * number(2)
     near, distant = number(-1) / number(6), number(1) / number(24)
     rows = (outer + middle) * near, (outer - middle) * near, (far + twice) * distant, (far - twice) * distant

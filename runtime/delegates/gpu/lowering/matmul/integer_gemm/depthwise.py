@@ -139,10 +139,12 @@ def _in_columns(s: _Shape, node: Node, context: spec.Context, weights: int, bias
         missing = ((0, fours * BYTES_OF_INT - s.filter_h), (0, 0), (0, s.width - s.channels))
         rows = np.pad(filters(), missing).reshape(fours, BYTES_OF_INT, s.filter_w, s.width)
         turned = rows.transpose(0, 2, 3, 1)
+        # Four vertically adjacent taps become one int.
         return np.ascontiguousarray(np.stack([turned[:, :, lanes] for lanes in blocks])).view(np.int32)
 
     def stage() -> spec.Array:
         sums = filters().astype(np.int64).sum(axis=(0, 1))
+        # Takes off what the input's zero point, and the SIGN that the kernel adds, bring into the sums.
         offsets = bias_of(bias, context, s.channels) - (a["in_zero_point"] + SIGN) * sums
         return np.concatenate([stage_rows(rounding, offsets, a, lanes) for lanes in blocks])
 
@@ -171,8 +173,10 @@ def _in_pairs(s: _Shape, node: Node, context: spec.Context, weights: int, bias: 
     """Two taps at a time."""
     (target,), a = node.outputs, node.attributes
     out_w, stride = context.value(target).shape[2], a["stride_w"]
+    # The kernel treats pixels that lie `dilation_w` apart as a row of their own.
     tile = _tile(max(1, out_w // a["dilation_w"]), _TILES)
     rounding = stage_of(a["scales"], context)
+    # With stride 1 a window may begin at the second pixel of a pair, which takes weights shifted by one tap.
     shifts = (0, 1) if stride == 1 else (0,)
     ints = sum(ceil_div(s.filter_w + shift, 2) for shift in shifts)
 
@@ -228,6 +232,7 @@ def _by_taps(s: _Shape, node: Node, context: spec.Context, weights: int, bias: i
     """Tap by tap, of any window."""
     (target,), a = node.outputs, node.attributes
     in_floats = stage_of(a["scales"], context) is Stage.FLOATS
+    # This kernel does not implement FACTORS; SHIFTS gives the same bits.
     rounding = Stage.FLOATS if in_floats else Stage.SHIFTS
 
     def filters() -> spec.Array:

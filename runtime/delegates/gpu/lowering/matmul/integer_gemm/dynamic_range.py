@@ -83,6 +83,7 @@ class Rows:
         size, stride = fours * BYTES_OF_INT, layout.pixel_stride
         lines, length = shape.in_h * shape.in_w, shape.channels
         row_stride, row_bytes = lines * stride, lines * size
+        # If neither side has gaps between pixels, a whole line of them is one run.
         if layout.channel_stride == 1 and stride == length == size:
             lines = shape.in_h
             stride = size = length = shape.in_w * length
@@ -158,6 +159,7 @@ def _candidate(
     scales = spec.Scratch("scales", 2 * rows.count)
     is_padded = not shape.is_of_points
     border_bytes = round_up(panels.fours * BYTES_OF_INT) if is_padded else 0
+    # Never empty, because the kernel takes the argument even where no window leaves the image.
     border = spec.Scratch("border", max(1, rows.count * border_bytes), ElementType.U8)
     quantising = _quantising(node, context, rows, (levels, scales, border), border_bytes)
     (target,) = node.outputs
@@ -231,6 +233,7 @@ def _quantising(
             spec.Work(note, moved=moved * elements),
         )
 
+    # The last number is bytes per element: four for each time it is read, one for its level.
     if chunks == 1:
         return (launch(0, (rows.source, *made), 9),)
     return (launch(1, (rows.source, extremes), 4), launch(2, (rows.source, extremes, *made), 5))
@@ -253,6 +256,7 @@ def _head(
         factor = 16 if stored.type is WeightType.I4 else 1
         rows = np.zeros((3, panels.width), np.float32)
         sums = stored.codes.reshape(shape.outputs, -1).sum(axis=1, dtype=np.int32) * factor
+        # Integers, stored by their bits in a row of floats.
         rows[0, : shape.outputs] = sums.view(np.float32)
         given = stored.scales
         scales = None if given is None or stored.block is not None else stored.by_slice(given, 0)

@@ -54,6 +54,7 @@ def product_in_groups(node: Node, context: spec.Context) -> spec.Candidate:
             **divisor("OUT_W", s.out_w),
             K=s.taps * fours,
             CHANNELS=width,
+            # The zero point in all four bytes of an int, made unsigned as the kernel does with the input.
             OUTSIDE=int.from_bytes(bytes([a["in_zero_point"] + SIGN] * BYTES_OF_INT), "little", signed=True),
             IN_STRIDE=context.layout(source).pixel_stride // BYTES_OF_INT,
             OUT_STRIDE=context.layout(target).pixel_stride,

@@ -164,6 +164,7 @@ class Panels:
         vectors = min(counts, key=lambda n: (ceil_div(width // LANES, n) * (n + _PANEL), -n))
         heights = [rows for rows in tiles[vectors] if rows <= pixels]
         tile = min(heights, key=lambda rows: ceil_div(pixels, rows) * (rows + _TILE))
+        # An int of four-bit weights unpacks into two, so a pixel's ints must come in pairs.
         return cls(width, vectors, tile, fours if bits == 8 else round_up(fours, 2), bits, blocks)
 
     @property
@@ -236,6 +237,7 @@ class Panels:
             wide[: len(found), :, : found.shape[2]] = found
             fours = wide.reshape(self.width, taps * self.fours, BYTES_OF_INT)
             if self.bits < _BITS:
+                # The low nibbles hold the weights of one int, the high nibbles those of the next.
                 fours = fours[:, ::2] & 15 | fours[:, 1::2] << 4
             panels = np.stack([fours[lanes].transpose(1, 0, 2) for lanes in self.lanes()])
             if scales is None:
@@ -291,6 +293,7 @@ def product(node: Node, context: spec.Context) -> spec.Candidate:
     size = round_up(panels.fours * BYTES_OF_INT)
     border, name = border_bytes(a["in_zero_point"], size), f"border{size}_{a['in_zero_point']}"
     if weight_zero:
+        # A 1 for each real channel, by which the kernel adds up a window's bytes without padded lanes.
         border = np.concatenate([border, np.arange(size) < s.channels]).astype(np.int8)
         name += f"_of{s.channels}"
     launch = context.launch(

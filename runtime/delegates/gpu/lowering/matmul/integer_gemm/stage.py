@@ -54,8 +54,10 @@ def stage_refusal(facts: spec.OperatorFacts, channels: int, axis: int) -> Unsupp
     middle = 0 if is_signed else SIGN
     others = tuple(a for a in range(weights.ndim) if a != axis % weights.ndim)
     sizes = np.abs(weights.astype(np.int64) - middle) + abs(q.zero_points[0] - middle)
+    # The worst case: the largest byte under every weight.
     sizes = _LARGEST_LEVEL * sizes.sum(axis=others)
     sizes += 0 if bias is None else np.abs(bias.reshape(-1).astype(np.int64))
+    # Half of the bound, 2^29, which `_MOST_RIGHT` relies on.
     return Unsupported("sums of products could leave 30 bits") if sizes.max() >= _MOST_SUM // 2 else None
 
 
@@ -165,10 +167,13 @@ def _factor_rows(
 
     A product is (sum + 2^31) * 2 multiplier, of 64 bits: 2^32 multiplier too many, which its high half shows.
     """
+    # Half of the second rounding, and the zero point; -1 for ties of negative sums, which the kernel undoes
+    # for others by their sign; minus the multiplier, which is what the added 2^31 leaves in the high half.
     high = (1 << (right - 1)) + (zero_point << right) - 1 - multipliers
     # Modulo 2^64, as the device adds.
     added = (high << 32) + (1 << 31)
     rows = (offsets + (1 << 31), 2 * multipliers, right)
     biased, doubled, shifts = (row.astype(np.uint32).view(np.int32) for row in rows)
+    # Products of 64 bits are formed from the even lanes of a vector of ints, then from the odd ones.
     even, odd = (np.ascontiguousarray(added[first::2]).view(np.int32) for first in (0, 1))
     return np.concatenate([biased, doubled, even, odd, shifts])

@@ -68,6 +68,7 @@ def _add_entry(facts: spec.OperatorFacts, spans: _Spans, entry: int, extent: int
     begin, end, stride = (_integers(facts, i)[entry] for i in (1, 2, 3))
     if facts.options.get("offset"):
         begin = begin + extent if begin < 0 else begin
+        # With the option `offset`, `end` counts from `begin`.
         end += begin
     masked = {
         name: bool(facts.options.get(f"{name}_mask", 0) >> entry & 1)
