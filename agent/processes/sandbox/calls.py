@@ -56,7 +56,7 @@ _FAMILIES: Final = (
     "sched_yield getcpu",
     "sched_getscheduler sched_getparam sched_getattr sched_get_priority_max sched_get_priority_min",
     "rt_sigaction rt_sigprocmask rt_sigpending rt_sigsuspend rt_sigtimedwait sigaltstack pause",
-    "kill tkill tgkill rt_sigqueueinfo rt_tgsigqueueinfo pidfd_send_signal",
+    "kill tkill tgkill rt_sigqueueinfo rt_tgsigqueueinfo",
     "sendto sendmsg sendmmsg recvfrom recvmsg recvmmsg",
     "accept accept4",
     "getsockname getpeername getsockopt setsockopt shutdown",

@@ -16,14 +16,14 @@ from typing import Final
 from agent.processes.sandbox import bpf, kernel, landlock
 from agent.processes.sandbox.reach import device_nodes
 
-REFUSED: Final = ("setsid", "setpgid")
-"""Calls by which a process would leave its group, and run on while that is stopped."""
+REFUSED: Final = ("setsid", "setpgid", "pidfd_send_signal")
+"""Calls by which a process would leave its group, and run on while that is stopped, and the one that sends a
+signal by a descriptor, of which a filter cannot see whose it is: any folder /proc/PID serves as one."""
 
-SIGNALS: Final = (
-    "kill", "tkill", "tgkill", "rt_sigqueueinfo", "rt_tgsigqueueinfo", "pidfd_send_signal",
-)  # fmt: skip
-"""Calls that send a signal. Where Landlock does not keep signals inside, they are refused for all but the
-process itself, its own children too: a compiler that hangs then ends with the process that started it."""
+SIGNALS: Final = ("kill", "tkill", "tgkill", "rt_sigqueueinfo", "rt_tgsigqueueinfo")
+"""Calls that send a signal to a number. Where Landlock does not keep signals inside, they are refused for all
+but the process itself, its own children too: a compiler that hangs then ends with the process that started
+it."""
 
 
 def restrict(*, signals_are_scoped: bool) -> None:

@@ -27,8 +27,8 @@ memory. C libraries use clone instead."""
 
 REFUSED: Final = (
     "connect", "unshare", "setns", "add_key", "request_key", "keyctl", "ptrace", "process_vm_readv",
-    "process_vm_writev", "pidfd_open", "pidfd_getfd", "process_madvise", "process_mrelease",
-    "chown", "fchown", "lchown", "fchownat", "utime", "utimes", "futimesat", "setxattr",
+    "process_vm_writev", "pidfd_open", "pidfd_getfd", "pidfd_send_signal", "process_madvise",
+    "process_mrelease", "chown", "fchown", "lchown", "fchownat", "utime", "utimes", "futimesat", "setxattr",
     "lsetxattr", "fsetxattr", "setxattrat", "removexattr", "lremovexattr", "fremovexattr",
     "removexattrat", "file_setattr", "shmget", "shmat", "shmctl", "semget", "semop", "semctl",
     "semtimedop", "msgget", "msgsnd", "msgrcv", "msgctl", "mq_open", "mq_unlink",

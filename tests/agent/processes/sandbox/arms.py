@@ -112,6 +112,7 @@ def ways_out(folder: Path, pid: int) -> dict[str, Callable[[], object]]:
         "scheduling": lambda: os.sched_setparam(pid, os.sched_param(0)),
         "trace": lambda: called(LIBC.ptrace, SEIZE, pid, 0, 0),
         "memory": lambda: os.close(os.open(f"/proc/{pid}/mem", os.O_WRONLY)),
+        "signal by a descriptor": lambda: signal.pidfd_send_signal(os.open(f"/proc/{pid}", os.O_RDONLY), 0),
         "handle": lambda: os.close(os.pidfd_open(pid)),
         "killed first": lambda: written(f"/proc/{pid}/oom_score_adj", b"900"),
         "pages": lambda: written(f"/proc/{pid}/clear_refs", b"1"),

@@ -141,7 +141,7 @@ def test_a_folder_that_became_a_link_is_no_folder_to_write(tmp_path):
     assert "sandbox: [Errno 20] Not a directory" in (tmp_path / LOG_FILE).read_text()
 
 
-@pytest.mark.parametrize("named", ["kill", "leave", "kill group"])
+@pytest.mark.parametrize("named", ["kill", "leave", "kill group", "kill by a descriptor"])
 def test_an_older_kernel_is_helped_by_the_filter(tmp_path, monkeypatch, named):
     """Without Landlock's scope, signals reach the process itself and its group, and nobody else."""
     if not bpf.is_available():
@@ -151,8 +151,12 @@ def test_an_older_kernel_is_helped_by_the_filter(tmp_path, monkeypatch, named):
         "kill": "os.kill(os.getpid(), 0); os.kill(os.getppid(), 0)",
         "leave": "os.kill(os.getpid(), 0); os.setpgid(0, os.getpgid(os.getppid()))",
         "kill group": "os.killpg(0, 0); os.killpg(os.getpgrp(), 0); os.killpg(os.getpgid(os.getppid()), 0)",
+        # A folder of /proc serves as a handle, and 0 is also the number of the own group.
+        "kill by a descriptor": (
+            "os.dup2(os.open(f'/proc/{os.getppid()}', os.O_RDONLY), 0); signal.pidfd_send_signal(0, 0)"
+        ),
     }[named]
-    command = [sys.executable, "-S", "-c", f"import os; {target}"]
+    command = [sys.executable, "-S", "-c", f"import os, signal; {target}"]
     assert start(Launch(command, {}, tmp_path, own_group=True)).wait(PATIENCE_S) == 0
     closed = Launch(command, {}, tmp_path, own_group=True, inner=InnerBoundary((tmp_path,)))
     assert start(closed).wait(PATIENCE_S) == 1

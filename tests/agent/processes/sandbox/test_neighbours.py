@@ -12,8 +12,15 @@ from tests.agent.processes.sandbox.bpf_machine import ALLOWED, answer
 OWN, OTHER = 4711, 4712
 REFUSED = errno.EPERM
 NUMBERS = {
-    "x86_64": {"read": 0, "kill": 62, "tgkill": 234, "setsid": 112, "setpgid": 109},
-    "aarch64": {"read": 63, "kill": 129, "tgkill": 131, "setsid": 157, "setpgid": 154},
+    "x86_64": {"read": 0, "kill": 62, "tgkill": 234, "setsid": 112, "setpgid": 109, "pidfd_send_signal": 424},
+    "aarch64": {
+        "read": 63,
+        "kill": 129,
+        "tgkill": 131,
+        "setsid": 157,
+        "setpgid": 154,
+        "pidfd_send_signal": 424,
+    },
 }
 """Numbers of asm/unistd.h."""
 
@@ -30,6 +37,9 @@ SIGNALS = [
     ("kill", -1, True, REFUSED),
     ("tgkill", OWN, False, ALLOWED),
     ("tgkill", OTHER, False, REFUSED),
+    # Descriptors with the numbers of the process and of its group.
+    ("pidfd_send_signal", OWN, True, REFUSED),
+    ("pidfd_send_signal", 0, True, REFUSED),
 ]
 
 
