@@ -59,7 +59,6 @@ class MeasuringProcess:
     channel: Channel
     environment: Mapping[str, str]
     run_ns: int = 0
-    report: ProcessReport | None = None
     _oom_kills: int = field(default=0)
     _logged: bool = False
 
@@ -162,7 +161,6 @@ class MeasuringProcess:
         self.close()
         if report.failure is not None:
             raise FailedError(report.failure, report.environment)
-        self.report = report
         return report
 
     def _order(self, order: Order) -> None:
@@ -187,6 +185,7 @@ class MeasuringProcess:
                 elif answer.report is not None:
                     # It failed in the middle of its turn.
                     self._ended(answer)
+                    raise ValueError("a report in the middle of a turn, without a failure")
         except ClosedError:
             raise self._failure() from None
         except TimeoutError:

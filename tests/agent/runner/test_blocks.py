@@ -86,12 +86,15 @@ if name and arguments[3] == "1":
             time.sleep(600)
         if len(timed) == 2 and name == "stopped":
             os.kill(os.getpid(), signal.SIGSTOP)
+        if len(timed) == 2 and name == "reports":
+            os.write(int(arguments[5]), b'{"report": {}}\\n')
+            time.sleep(600)
         return slice(self, runs)
     benchmark.Session.slice = faulty
 children.RUNNER_COMMAND = process.RUNNER_COMMAND = (sys.executable, "-P", __file__)
 sys.exit(main(arguments))
 """
-"""A runner whose processes of three delegates fail in the second round of block 1, each in its own way; one
+"""A runner whose processes of four delegates fail in the second round of block 1, each in its own way; one
 called `dies` crashes in block 2."""
 
 
@@ -206,19 +209,23 @@ def test_an_arm_that_fails_between_blocks_or_in_a_round_ends_alone_and_the_other
     script = tmp_path / "mid_round.py"
     script.write_text(MID_ROUND)
     agent = start_agent(runner=[sys.executable, "-P", str(script)], sandbox={"on": False}, shares=True)
-    contenders = [{"delegate": name} for name in ("killed", "hung", "stopped", "dies")]
+    contenders = [{"delegate": name} for name in ("killed", "hung", "stopped", "dies", "reports")]
     plan = PLAN.model_copy(update={"min_blocks": 2, "max_blocks": 2})
     spec = comparison(stored, *contenders, {}).model_copy(update={"plan": plan})
     agent.send(spec)
     found = results_of(agent, spec)
     codes = [None if result.reason is None else result.reason.code for _, result in sorted(found.items())]
-    failed = [ReasonCode.RUNNER_KILLED, ReasonCode.TIMEOUT, ReasonCode.TIMEOUT, ReasonCode.CRASH]
+    failed = [
+        ReasonCode.RUNNER_KILLED, ReasonCode.TIMEOUT, ReasonCode.TIMEOUT, ReasonCode.CRASH,
+        ReasonCode.RUNNER_ERROR,
+    ]  # fmt: skip
     assert codes == [None, *failed, None]
     assert "it hangs, or was stopped" in found["cell-2"].reason.text
     assert "block 2 of at most 2" in found["cell-4"].reason.text
-    assert (found["cell-0"].status, found["cell-5"].status) == (Status.DONE, Status.DONE)
-    assert found["cell-5"].measurement.ratio.blocks == 2
-    assert found["cell-5"].measurement.quality.rounds >= 2 * PLAN.rounds
+    assert "a report in the middle of a turn" in found["cell-5"].reason.text
+    assert (found["cell-0"].status, found["cell-6"].status) == (Status.DONE, Status.DONE)
+    assert found["cell-6"].measurement.ratio.blocks == 2
+    assert found["cell-6"].measurement.quality.rounds >= 2 * PLAN.rounds
 
 
 @pytest.mark.exhaustive
