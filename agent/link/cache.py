@@ -12,7 +12,7 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -192,8 +192,10 @@ class Cache:
         found = []
         for mark in (self.root / "fetched").glob("*"):
             stat = self._stat(mark.name)
-            if stat is not None:
-                found.append(Evictable(mark.name, stat[2], mark.stat().st_mtime))
+            # Another thread may discard it meanwhile: it needs no `_guard` for that.
+            with suppress(FileNotFoundError):
+                if stat is not None:
+                    found.append(Evictable(mark.name, stat[2], mark.stat().st_mtime))
         return found
 
     def _delete_abandoned(self) -> None:
@@ -201,8 +203,10 @@ class Cache:
         self.root.mkdir(parents=True, exist_ok=True)
         limit = time.time() - _ABANDONED_S
         for path in (self.root / "incoming").glob("*"):
-            if path.stat().st_mtime < limit:
-                path.unlink(missing_ok=True)
+            # Another thread that has fetched it moves it away.
+            with suppress(FileNotFoundError):
+                if path.stat().st_mtime < limit:
+                    path.unlink()
 
     def _mark(self, sha256: str) -> None:
         mark = self.root / "fetched" / sha256

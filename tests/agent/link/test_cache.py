@@ -97,6 +97,22 @@ def test_a_model_that_a_job_or_a_runner_uses_stays_and_the_figures_are_told(tmp_
             pass
 
 
+@pytest.mark.parametrize("folder", ["fetched", "incoming"])
+def test_a_file_that_another_thread_takes_away_meanwhile_hinders_no_fetch(cache, monkeypatch, folder):
+    part = cache.incoming(admitted(cache, b"a" * 40))
+    part.write_bytes(b"a")
+    stat = Path.stat
+
+    def stat_late(path: Path, **how: bool) -> os.stat_result:
+        if path.parent == cache.root / folder:
+            cache.discard(path.name) if folder == "fetched" else cache.admit(path.name, path)
+        return stat(path, **how)
+
+    monkeypatch.setattr(Path, "stat", stat_late)
+    with cache.room_for("c" * 64, 40):
+        assert not (cache.root / folder / part.name).exists()
+
+
 def test_a_changed_file_is_no_longer_known_and_is_deleted(cache: Cache) -> None:
     a = admitted(cache, b"a" * 40)
     path = artifact_path(cache.root, a)
