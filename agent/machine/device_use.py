@@ -74,7 +74,8 @@ def _reaches(pid: int, root: Path) -> bool | None:
     mapped = text_of(root / f"proc/{pid}/maps")
     if not mapped:
         return None
-    names = {Path(line.rpartition(" ")[2]).name.lower() for line in mapped.splitlines() if "/" in line}
+    # Behind the name, ` (deleted)` may follow: an upgrade has replaced the file.
+    names = {line.rpartition("/")[2].lower() for line in mapped.splitlines() if "/" in line}
     if any(part in name for name in names for part in _LIBRARIES):
         return True
     return any(_target(link).startswith(_FILES) for link in (root / f"proc/{pid}/fd").glob("*"))
