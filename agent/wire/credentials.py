@@ -52,7 +52,8 @@ class Credentials:
         """Read them from an agent's state folder. Raises `OSError` or `ValueError`."""
         path = state / FILE
         try:
-            fields = json.loads(path.read_bytes()[:_LONGEST_FILE])
+            with path.open("rb") as file:
+                fields = json.loads(file.read(_LONGEST_FILE))
         except ValueError as error:
             raise ValueError(f"{path} is not JSON: {error}") from error
         if not isinstance(fields, dict):

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import tracemalloc
+
 import pytest
 
-from agent.wire.credentials import Applicant, Credentials, digest, farm_of
+from agent.wire.credentials import FILE, Applicant, Credentials, digest, farm_of
 from agent.wire.envelope import SigningKey, check_proof
 
 FARM = SigningKey.new().public
@@ -58,6 +61,18 @@ def test_what_is_no_one_time_token_is_said(token):
 def test_credentials_that_lack_something_are_refused_with_its_name(name, value):
     with pytest.raises(ValueError, match=f"{name} is not text"):
         Credentials.of(values(**{name: value}))
+
+
+def test_a_file_that_is_far_too_long_is_no_json_and_not_read_to_its_end(tmp_path):
+    (tmp_path / FILE).touch()
+    os.truncate(tmp_path / FILE, 1 << 26)
+    tracemalloc.start()
+    try:
+        with pytest.raises(ValueError, match="is not JSON"):
+            Credentials.read(tmp_path)
+        assert tracemalloc.get_traced_memory()[1] < 1 << 24
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.parametrize("name", ["endpoint", "endpoint_ca", "broker_ca"])
