@@ -21,7 +21,7 @@ from urllib.parse import quote
 
 from orchestrator.errors import UsageError
 from orchestrator.manifest.problems import suggestion
-from orchestrator.sources.web import Web
+from orchestrator.sources.web import BLOCK_BYTES, Web
 
 LARGEST_LISTING_BYTES: Final = 4 << 20
 """The registry's description of one version is not read beyond this. Chosen: it lists one version's files
@@ -32,9 +32,6 @@ MOST_UNPACKED_TIMES: Final = 8
 """How many times the store's limit an archive may unpack to, since it may be read to its end for one
 member. Chosen: a package may hold several models.
 """
-
-_BLOCK_BYTES = 1 << 20
-"""Bytes of one read of a download."""
 
 _LONGEST_HEADER_BYTES = 64 * 1024
 """Bytes of a tar header's long name or attributes, which `tarfile` reads into memory at once. Chosen: a
@@ -85,7 +82,7 @@ def download_package(package: Package, web: Web, most_bytes: int, note: Callable
     archive = tempfile.TemporaryFile(prefix="farm-npm-")  # noqa: SIM115  # the caller closes it
     try:
         with web.open(tarball, most_bytes, f"npm:{package}") as body:
-            while block := body.read(_BLOCK_BYTES):
+            while block := body.read(BLOCK_BYTES):
                 digest.update(block)
                 archive.write(block)
         if digest.digest() != expected:
@@ -165,8 +162,7 @@ def _listed(package: Package, web: Web) -> tuple[str, bytes]:
     # The slash of @scope/name is escaped, as the registry wants it.
     url = f"{web.registry}/{quote(package.name, safe='@')}/{quote(package.version)}"
     with web.open(url, LARGEST_LISTING_BYTES, what) as body:
-        blocks = iter(lambda: body.read(_BLOCK_BYTES), b"")
-        text = b"".join(blocks)
+        text = body.read_all()
     try:
         dist: dict[str, Any] = json.loads(text)["dist"]
         tarball, integrity = str(dist["tarball"]), str(dist["integrity"])

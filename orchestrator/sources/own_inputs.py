@@ -171,7 +171,7 @@ class _Reading:
         if source.startswith("https:"):
             self._note(f"downloading {source}")
             with self._web.open(source, self._store.max_bytes, source) as body:
-                content, name = body.read(self._store.max_bytes + 1), source
+                content, name = body.read_all(), source
         else:
             path = self._base_dir / source
             with open_source(path, self._store.max_bytes) as (file, _):

@@ -30,6 +30,9 @@ DOWNLOAD_LIMIT_S: Final = 1800.0
 then would otherwise hold the submission for ever.
 """
 
+BLOCK_BYTES: Final = 1 << 20
+"""Bytes of one read of a download, at most."""
+
 _REDIRECTS = (301, 302, 303, 307, 308)
 """Status codes of RFC 9110 that name another address in `Location`."""
 _TRANSLATED = ipaddress.ip_network("64:ff9b::/96")
@@ -136,6 +139,10 @@ class Body:
                 f"{self.what}: it ended after {self._seen} of {self.length} bytes; try again"
             )
         return block
+
+    def read_all(self) -> bytes:
+        """Read up to the end. Raises as `read`."""
+        return b"".join(iter(lambda: self.read(BLOCK_BYTES), b""))
 
 
 def parse_url(url: str, what: str) -> SplitResult:

@@ -25,6 +25,7 @@ from runtime.model.schema import BuiltinOperator
 from tests.orchestrator.asked import asked
 from tests.orchestrator.stocked import cells, stock
 from tests.runtime.models import Builder
+from tests.services.https_server import Answer, HttpsServer
 
 Op = BuiltinOperator
 
@@ -47,7 +48,7 @@ def planned(folder: Path, entry: str, model: bytes) -> ModelEntry:
     campaign = load_manifest(path)
     store, checked = Store(folder / "store"), check_all(campaign.models, folder)
     models = resolve_all(checked, store)
-    found, (stored,) = with_inputs(campaign, models, folder, store, lambda _: None, Web())
+    found, (stored,) = with_inputs(campaign, models, folder, store, lambda _: None, Web(allow_private=True))
     assert stored.unreachable is None
     return found.models[0]
 
@@ -86,6 +87,14 @@ def test_files_of_every_form_become_samples_of_the_input(tmp_path: Path, form: s
     expected = {"sample.npy": VALUES[:1], "list": np.concatenate([VALUES[:1], VALUES])}.get(form, VALUES)
     np.testing.assert_array_equal(samples(tmp_path, entry), expected)
     assert entry.plan.input_sets == INPUT_SETS == POOL_SIZE
+
+
+def test_a_file_behind_an_address_is_read_to_its_end(tmp_path: Path, server: HttpsServer) -> None:
+    # 300,000 bytes arrive in many pieces, and each prefix of 16 bytes would be a sample too.
+    values = np.arange(75_000, dtype=np.float32).reshape(-1, 1, 4)
+    server.pages["/raw.bin"] = Answer(values.tobytes())
+    entry = f"input_sets: 2\n    inputs: {{x: {{data: '{server.url}/raw.bin'}}}}"
+    np.testing.assert_array_equal(samples(tmp_path, planned(tmp_path, entry, model_file((1, 4)))), values)
 
 
 def test_more_samples_than_sets_give_more_sets_unless_the_file_says_how_many(tmp_path: Path) -> None:

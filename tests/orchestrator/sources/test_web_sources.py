@@ -382,7 +382,7 @@ def test_settings_say_what_may_be_reached(tmp_path: Path) -> None:
 
 def read_all(server: HttpsServer, most_bytes: int) -> bytes:
     with Web(allow_private=True).open(f"{server.url}/m", most_bytes, "the model") as body:
-        return b"".join(iter(lambda: body.read(1 << 16), b""))
+        return body.read_all()
 
 
 @pytest.mark.parametrize("length", [None, -1], ids=["announced", "without_a_length"])
