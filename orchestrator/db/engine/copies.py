@@ -35,7 +35,7 @@ class Copy:
     unpacked: Path
 
     def rows(self, table: str) -> Iterator[Row]:
-        """Yield the rows of a table as text by column."""
+        """Yield the rows of a table as text by column. Raises `FarmError` for a file of SQLite without it."""
         return self._rows_of_script(table) if self.database.is_postgresql else self._rows_of_file(table)
 
     def put_in_place(self, kept: Path) -> None:
@@ -60,7 +60,10 @@ class Copy:
     def _rows_of_file(self, table: str) -> Iterator[Row]:
         with closing(sqlite3.connect(self.unpacked)) as opened:
             opened.row_factory = sqlite3.Row
-            yield from map(dict, opened.execute(f'SELECT * FROM "{table}"'))  # noqa: S608  # a name of ours
+            try:
+                yield from map(dict, opened.execute(f'SELECT * FROM "{table}"'))  # noqa: S608  # ours
+            except sqlite3.DatabaseError as error:
+                raise FarmError(f"the backup's table {table} cannot be read: {error}") from error
 
     def _rows_of_script(self, table: str) -> Iterator[Row]:
         columns: list[str] | None = None

@@ -133,7 +133,7 @@ def test_a_backup_that_cannot_be_restored_whole_changes_nothing(
     assert [users.with_token(token).name for token in (ana, new)] == ["ana", "new"]
 
 
-def test_a_farm_that_runs_and_a_newer_backup_are_refused(home: FarmHome, tmp_path: Path) -> None:
+def test_a_farm_that_runs_a_newer_backup_and_what_is_none_are_refused(home: FarmHome, tmp_path: Path) -> None:
     database = Database.connect(home.database)
     migrate(database)
     backup(database, tmp_path / "copy")
@@ -151,6 +151,15 @@ def test_a_farm_that_runs_and_a_newer_backup_are_refused(home: FarmHome, tmp_pat
         restoring(database, home, tmp_path / "copy", utc_now()),
     ):
         pass
+    with closing(sqlite3.connect(tmp_path / "copy")) as partial:
+        partial.execute(f"UPDATE alembic_version SET version_num = '{HEAD}'")
+        partial.execute("DROP TABLE credential")
+        partial.commit()
+    with closing(sqlite3.connect(tmp_path / "another")) as another:
+        another.execute("CREATE TABLE notes (text)")
+    for name, said in (("copy", "table credential"), ("another", "another is no backup of a farm")):
+        with pytest.raises(FarmError, match=said), restoring(database, home, tmp_path / name, utc_now()):
+            pass
     database.close()
 
 
