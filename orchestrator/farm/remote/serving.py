@@ -6,15 +6,15 @@ import logging
 import os
 import socket
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext, suppress
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from agent.wire.service_manager import ServiceManager
 from orchestrator.config.clock import utc_now
-from orchestrator.config.home import FarmHome
+from orchestrator.config.home import FarmHome, make_folders
 from orchestrator.config.lab import LabConfig
 from orchestrator.db.campaigns import farm_state
 from orchestrator.db.engine.sessions import Database
@@ -86,10 +86,9 @@ class Server:
             socket.gethostname(), os.getpid(), now, now, farm_state.BROKER_DOWN, "", store
         )
 
-    def run(self) -> None:
-        """Schedule. Raises `FarmError` where another process schedules already."""
-        # The lock comes first: a second server must not answer anybody.
-        with self._lock() as lock, self.endpoint():
+    def run(self, lock: SchedulerLock) -> None:
+        """Schedule while the lock is held. Raises `FarmError` where another process has taken it over."""
+        with self.endpoint():
             health_model.provide(Store(self.home.store))
             log.info("scheduling on %s; agents come through the broker", self.database.name)
             service = SchedulerLoop(
@@ -120,14 +119,6 @@ class Server:
             except UnreachableError as error:
                 log.warning("stopped without the database: %s", error)
         log.info("stopped; agents finish the attempts that they have")
-
-    def _lock(self) -> SchedulerLock:
-        lock = SchedulerLock.acquire(self.home.scheduler_lock, None, self.database)
-        if lock is None:
-            holder = lock_holder(self.home.scheduler_lock)
-            who = f"process {holder.pid}" if holder else "a process on another machine"
-            raise FarmError(f"{who} already schedules for {self.database.name}; stop it, or use it")
-        return lock
 
     def _beat(self, lock: SchedulerLock) -> None:
         """Record a heartbeat, and make sure that no other process has taken over."""
@@ -180,7 +171,8 @@ def serve_lab(home: FarmHome, lab: LabConfig, stopping: Callable[[], bool]) -> N
         raise UsageError("a lab needs a broker: set FARM_BROKER_URL")
     if lab.recovery is not None:
         lab.recovery.require_usable()
-    with Farm.open(home, lab=lab, serving=True) as farm:
+    # The lock comes first: a second server must not answer anybody, nor upgrade the first one's database.
+    with _lock(home, lab) as lock, Farm.open(home, lab=lab, serving=True) as farm:
         credentials = CredentialsService.open(home, lab, farm.database)
         # Before anything listens: whom a restored backup made valid again must not get in for a moment.
         credentials.keep_revocations()
@@ -198,10 +190,24 @@ def serve_lab(home: FarmHome, lab: LabConfig, stopping: Callable[[], bool]) -> N
             endpoint=partial(_endpoint, lab, credentials, UsersFace(farm), metrics),
             stored=None if counters is None else counters.note_stored,
             manager=ServiceManager.from_environment(),
-        ).run()  # fmt: skip
+        ).run(lock)  # fmt: skip
         # The newest envelope of each agent: after a restart, older ones are not accepted again.
         with suppress(UnreachableError):
             agent_keys.save()
+
+
+@contextmanager
+def _lock(home: FarmHome, lab: LabConfig) -> Iterator[SchedulerLock]:
+    """Hold the lock of the lab's scheduler. Raises `FarmError` where another process has it."""
+    make_folders(home)
+    with closing(Database.connect(lab.database_url or home.database, home.root)) as database:
+        lock = SchedulerLock.acquire(home.scheduler_lock, None, database)
+        if lock is None:
+            holder = lock_holder(home.scheduler_lock)
+            who = f"process {holder.pid}" if holder else "a process on another machine"
+            raise FarmError(f"{who} already schedules for {database.name}; stop it, or use it")
+        with lock:
+            yield lock
 
 
 def _metrics(lab: LabConfig, farm: Farm) -> MetricsPage | None:

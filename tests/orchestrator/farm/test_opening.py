@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -13,8 +14,10 @@ from orchestrator.db import migrate
 from orchestrator.db.campaigns import farm_state
 from orchestrator.db.campaigns.farm_state import BROKER_UP, SchedulerState
 from orchestrator.db.engine.sessions import Database
-from orchestrator.errors import UnreachableError, UsageError
+from orchestrator.errors import FarmError, UnreachableError, UsageError
 from orchestrator.farm import Farm
+from orchestrator.farm.remote.serving import serve_lab
+from orchestrator.scheduling.lock import SchedulerLock
 from tests.orchestrator.db.future_revision import add_revision
 
 LAB = LabConfig(broker_url="redis://nowhere.invalid:1")
@@ -34,6 +37,22 @@ def test_only_the_server_brings_a_labs_database_up_to_date(
     Farm.open(home, lab=LAB, serving=True).close()
     assert migrate.revision(database) == migrate.HEAD != head
     Farm.open(home, lab=LAB).close()
+    database.close()
+
+
+def test_a_second_server_is_refused_before_it_changes_the_first_ones_database(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = FarmHome(tmp_path)
+    database = Database.connect(home.database)
+    migrate.migrate(database)
+    head = migrate.HEAD
+    add_revision(monkeypatch, tmp_path)
+    first = SchedulerLock.acquire(home.scheduler_lock)
+    assert first is not None
+    with first, pytest.raises(FarmError, match=f"process {os.getpid()} already schedules"):
+        serve_lab(home, LAB, lambda: True)
+    assert migrate.revision(database) == head
     database.close()
 
 
