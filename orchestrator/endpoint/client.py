@@ -115,7 +115,8 @@ class Sender:
             else:
                 return
             faults += 1
-            time.sleep(self.pause_s * faults)
+            if faults < TRIES:
+                time.sleep(self.pause_s * faults)
         raise UnreachableError(f"model {sha256[:12]} cannot be sent to {self.address.url}: {why}")
 
     def _offset(self, sha256: str) -> int | None:
@@ -161,8 +162,9 @@ class Sender:
         if answer.status == 201:
             return
         why = f"it answers {answer.status}: {_reason_in(body)}"
-        # Too large, or no room: another try would only bring the same answer.
-        if answer.status in (413, 507):
+        # Too large, no room, or a whole file that is no model: another try would only bring the same answer.
+        # Where the farm had its beginning from an earlier transfer, that may be what was wrong.
+        if answer.status in (413, 507) or (answer.status == 422 and offset == 0):
             raise FarmError(f"model {sha256[:12]} is refused by {self.address.url}: {why}")
         raise _AgainError(why)
 

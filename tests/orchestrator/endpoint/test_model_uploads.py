@@ -21,6 +21,7 @@ import pytest
 
 from orchestrator.config.address import Address
 from orchestrator.config.limits import StoreLimits
+from orchestrator.endpoint import client
 from orchestrator.endpoint.client import Sender
 from orchestrator.errors import FarmError, UnreachableError, UsageError
 from orchestrator.maintenance.prune import collect_unnamed
@@ -178,6 +179,12 @@ def test_what_is_neither_a_model_nor_labelled_data_leaves_nothing(
         assert incoming(endpoint) == []
 
 
+def test_what_the_farm_found_to_be_no_model_is_not_sent_again(endpoint: Endpoint, own: Store) -> None:
+    found = own.put(io.BytesIO(b"{}"), "no model")
+    with pytest.raises(FarmError, match=r"is refused by .*422: model"):
+        sender(endpoint).send(found.sha256, own, lambda _: None)
+
+
 def test_a_beginning_that_was_wrong_does_not_stay_in_the_way(endpoint: Endpoint, own: Store) -> None:
     endpoint.store.incoming(SHA, SENDER).write_bytes(b"x" * 1000)
     sender(endpoint).send(SHA, own, lambda _: None)
@@ -269,8 +276,13 @@ def test_only_a_sha256_names_a_model(user: httpx.Client, name: str) -> None:
     assert user.put(f"/models/{name}", content=b"1", headers=content_range(0, 1)).status_code in (400, 404)
 
 
-def test_a_farm_that_does_not_answer_is_named(endpoint: Endpoint, own: Store) -> None:
+def test_a_farm_that_does_not_answer_is_named_after_the_last_try(
+    endpoint: Endpoint, own: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pauses: list[float] = []
+    monkeypatch.setattr(client.time, "sleep", pauses.append)
     port = free_port()
     gone = replace(sender(endpoint), address=Address(f"http://127.0.0.1:{port}", "127.0.0.1", port))
     with pytest.raises(UnreachableError, match=f"cannot be sent to http://127.0.0.1:{port}"):
         gone.send(SHA, own, lambda _: None)
+    assert pauses == pytest.approx([0.01, 0.02, 0.03, 0.04]), "one between two tries, none after the last"
