@@ -82,8 +82,7 @@ class _Reuse(ValueType):
 
     def schema(self) -> JsonSchema:
         """See `ValueType.schema`."""
-        ages = r"max-age:\s*[0-9.]+\s*(?:ms|s|m|h|d)?"
-        return {"type": "string", "pattern": f"^(?:never|same-fingerprint|{ages})$"}
+        return {"type": "string", "pattern": f"^(?:never|same-fingerprint|max-age:{Duration.pattern})$"}
 
 
 _SHA256_RULE = "expected 64 lower-case hex digits"

@@ -47,7 +47,6 @@ _SHORTEST_S: Final = 0.001
 """The shortest duration that is written as a plain number of seconds: one of the smallest unit, `1ms`."""
 
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": float(_DAY_S)}
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)")
 _PERCENTAGE = re.compile(r"(\d+(?:\.\d+)?)(\s*%)?")
 _TAG_WORDS = {
     "str": "text",
@@ -225,11 +224,13 @@ class YesNo(ValueType):
 class Duration(ValueType):
     """Seconds above 0: a number of seconds, or `500ms`, `30s`, `15m`, `12h`, `7d`."""
 
+    pattern: ClassVar = r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)"
+
     def read(self, value: Any) -> float:
         """See `ValueType.read`."""
         if _kind(value) in ("int", "float"):
             return Number(_SHORTEST_S, _YEAR_S).read(value)
-        found = _DURATION.fullmatch(value.value) if isinstance(value, yaml.ScalarNode) else None
+        found = re.fullmatch(self.pattern, value.value) if isinstance(value, yaml.ScalarNode) else None
         seconds = float(found[1]) * _SECONDS[found[2]] if found else 0.0
         if not 0 < seconds <= _YEAR_S:
             raise mistake(f"expected a duration such as 30s, 15m or 12h, found {describe(value)}")
@@ -237,7 +238,7 @@ class Duration(ValueType):
 
     def schema(self) -> JsonSchema:
         """See `ValueType.schema`."""
-        text = {"type": "string", "pattern": f"^(?:{_DURATION.pattern})$"}
+        text = {"type": "string", "pattern": f"^(?:{self.pattern})$"}
         return {"anyOf": [text, Number(_SHORTEST_S, _YEAR_S).schema()]}
 
 

@@ -51,6 +51,8 @@ BAD = {
     "an unknown level": BASE + "level: slow\n",
     "no duration": BASE + "defaults: {limits: {job: soon}}\n",
     "a rule of reuse that there is not": BASE + "defaults: {reuse: always}\n",
+    "an age without a unit": BASE + "defaults: {reuse: 'max-age:604800'}\n",
+    "an age after a blank": BASE + "defaults: {reuse: 'max-age: 7d'}\n",
     "too many blocks": BASE + "defaults: {measure: {blocks: 41}}\n",
     "an unknown bound of blocks": BASE + "defaults: {measure: {blocks: {least: 3}}}\n",
     "a target above one": BASE + "defaults: {measure: {target: 5}}\n",
