@@ -56,7 +56,10 @@ _ACCURACY: Final = ("pass", "fail", "unjudged")
 
 
 class Counters:
-    """The counters and clocks of one process. Any thread may call the methods; none of them raises."""
+    """The counters and clocks of one process. Any thread may call the methods; none of them raises.
+
+    The begins and ends of attempts come from the scheduler's thread alone, so that `IdleGaps` needs no lock.
+    """
 
     def __init__(self, registry: CollectorRegistry) -> None:
         """Every label has its values from the start: a rate needs a zero before the first event."""
