@@ -72,7 +72,3 @@ class RawFiles(ABC):
     @abstractmethod
     def _fetch(self, sha256: str) -> None:
         """Fetch a file from the machine that has it. Raises `FarmError`."""
-
-
-def _unreadable(what: str, cell: CellRecord, path: Path, error: Exception) -> FarmError:
-    return FarmError(f"the {what} of cell {cell.cell_id} in {path} cannot be read: {error}")
