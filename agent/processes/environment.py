@@ -9,12 +9,10 @@ from agent.wire.environment import LOADER, PYTHON, RUNNER, SYSTEM, chosen
 
 _LINK: Final = (
     "SSL_CERT_FILE", "SSL_CERT_DIR",
-    "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY",
-    "http_proxy", "https_proxy", "all_proxy", "no_proxy",
     "FARM_HEARTBEAT_S", "FARM_WATCHDOG_S", "FARM_RESEND_S", "FARM_AGENT_CACHE_BYTES", "FARM_FAILPOINT",
 )  # fmt: skip
-"""What the link needs besides, which alone uses the network: certificates, proxies, its own settings. Its
-secrets are in the state folder and never in a variable."""
+"""What the link needs besides, which alone uses the network: certificates and its own settings. It connects
+to the farm directly, by no proxy. Its secrets are in the state folder and never in a variable."""
 
 _CACHES = {
     "FARM_CACHE_DIR": "farm",

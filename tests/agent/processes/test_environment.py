@@ -26,6 +26,7 @@ SECRETS = {
     "TF_VAR_password": "hunter2",
     "PGPASSWORD": "hunter2",
     "SSH_AUTH_SOCK": "/run/user/1000/hunter2",
+    "HTTPS_PROXY": "http://ana:hunter2@proxy:3128",
 }
 NEEDED = {
     "LANG": "C.UTF-8",
