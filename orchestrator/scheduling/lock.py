@@ -5,12 +5,15 @@ import os
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Final
 
 from orchestrator.db.engine.locks import AdvisoryLock
 from orchestrator.db.engine.sessions import Database
 from orchestrator.errors import UnreachableError
 from runtime.common.durable import lock_file, open_lock
+
+_LOOK_S: Final = 1.0
+"""Seconds to wait for those who only look, and share the lock for a moment (`lock_holder`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +43,10 @@ class SchedulerLock:
         `OSError`, and `UnreachableError` where the database does not answer.
         """
         # A lock, not a file with a process id: no other process can inherit that id.
+        # A holder is not waited for: every command that opens the farm tries to take the lock.
+        wait_s = _LOOK_S if lock_holder(path) is None else 0.0
         try:
-            file = open_lock(path)
+            file = open_lock(path, wait_s=wait_s)
         except BlockingIOError:
             return None
         advisory = None

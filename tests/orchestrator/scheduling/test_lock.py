@@ -4,12 +4,14 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from contextlib import closing
 
 from sqlalchemy import Connection
 
 from orchestrator.db.engine.sessions import Database
 from orchestrator.scheduling.lock import SchedulerLock, lock_holder
+from runtime.common.durable import open_lock
 
 
 def test_one_process_holds_the_lock_and_names_itself(tmp_path):
@@ -22,6 +24,16 @@ def test_one_process_holds_the_lock_and_names_itself(tmp_path):
     assert lock_holder(path) is None
     with SchedulerLock.acquire(path):
         assert lock_holder(path).campaign_no is None
+
+
+def test_whoever_only_looks_at_that_moment_keeps_nobody_from_scheduling(tmp_path):
+    path = tmp_path / "scheduler.lock"
+    with open_lock(path, shared=True) as looking:
+        threading.Timer(0.2, looking.close).start()
+        lock = SchedulerLock.acquire(path)
+    assert lock is not None
+    with lock:
+        assert lock_holder(path).pid == os.getpid()
 
 
 def test_a_killed_holder_leaves_the_lock_free(tmp_path):
