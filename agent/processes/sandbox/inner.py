@@ -25,6 +25,10 @@ SIGNALS: Final = ("kill", "tkill", "tgkill", "rt_sigqueueinfo", "rt_tgsigqueuein
 but the process itself, its own children too: a compiler that hangs then ends with the process that started
 it."""
 
+_FIOSETOWN, _SIOCSPGRP = 0x8901, 0x8902
+"""Commands of ioctl(2), of asm-generic/sockios.h: who gets a socket's signals, of any kind by F_SETSIG.
+Refused like `SIGNALS`. Those of fcntl(2) the runner's filter refuses."""
+
 
 def restrict(*, signals_are_scoped: bool) -> None:
     """Install the filter for this process and its children; new privileges must be forbidden before.
@@ -43,6 +47,7 @@ def steps(machine: str, own: int, *, leads: bool, signals_are_scoped: bool) -> l
         # By kill(2), 0 is the caller's process group and -own the group that it leads.
         reached = (own, *((0, -own) if leads else ()))
         answers += [(call, bpf.only(0, reached, bpf.fail(errno.EPERM))) for call in SIGNALS]
+        answers.append(("ioctl", bpf.all_but(1, (_FIOSETOWN, _SIOCSPGRP))))
     return bpf.program(machine, bpf.rules(machine, answers))
 
 

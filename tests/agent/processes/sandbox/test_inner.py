@@ -141,7 +141,7 @@ def test_a_folder_that_became_a_link_is_no_folder_to_write(tmp_path):
     assert "sandbox: [Errno 20] Not a directory" in (tmp_path / LOG_FILE).read_text()
 
 
-@pytest.mark.parametrize("named", ["kill", "leave", "kill group", "kill by a descriptor"])
+@pytest.mark.parametrize("named", ["kill", "leave", "kill group", "kill by a descriptor", "socket"])
 def test_an_older_kernel_is_helped_by_the_filter(tmp_path, monkeypatch, named):
     """Without Landlock's scope, signals reach the process itself and its group, and nobody else."""
     if not bpf.is_available():
@@ -154,6 +154,11 @@ def test_an_older_kernel_is_helped_by_the_filter(tmp_path, monkeypatch, named):
         # A folder of /proc serves as a handle, and 0 is also the number of the own group.
         "kill by a descriptor": (
             "os.dup2(os.open(f'/proc/{os.getppid()}', os.O_RDONLY), 0); signal.pidfd_send_signal(0, 0)"
+        ),
+        # FIOSETOWN: by F_SETSIG, whoever is named gets any signal once something arrives.
+        "socket": (
+            "import fcntl, socket, struct; "
+            "fcntl.ioctl(socket.socketpair()[0], 0x8901, struct.pack('i', os.getppid()))"
         ),
     }[named]
     command = [sys.executable, "-S", "-c", f"import os, signal; {target}"]

@@ -12,7 +12,15 @@ from tests.agent.processes.sandbox.bpf_machine import ALLOWED, answer
 OWN, OTHER = 4711, 4712
 REFUSED = errno.EPERM
 NUMBERS = {
-    "x86_64": {"read": 0, "kill": 62, "tgkill": 234, "setsid": 112, "setpgid": 109, "pidfd_send_signal": 424},
+    "x86_64": {
+        "read": 0,
+        "kill": 62,
+        "tgkill": 234,
+        "setsid": 112,
+        "setpgid": 109,
+        "pidfd_send_signal": 424,
+        "ioctl": 16,
+    },
     "aarch64": {
         "read": 63,
         "kill": 129,
@@ -20,6 +28,7 @@ NUMBERS = {
         "setsid": 157,
         "setpgid": 154,
         "pidfd_send_signal": 424,
+        "ioctl": 29,
     },
 }
 """Numbers of asm/unistd.h."""
@@ -58,3 +67,17 @@ def test_a_process_leaves_its_group_by_no_call(machine, call, expected):
 @pytest.mark.parametrize(("call", "target", "leads", "expected"), SIGNALS)
 def test_where_landlock_keeps_no_signals_inside_the_filter_does(machine, call, target, leads, expected):
     assert verdict(machine, call, target, 9, leads=leads, scoped=False) == expected
+
+
+@pytest.mark.parametrize("machine", NUMBERS)
+@pytest.mark.parametrize(
+    ("command", "scoped", "expected"),
+    [
+        (0x8901, False, REFUSED),  # FIOSETOWN
+        (0x8902, False, REFUSED),  # SIOCSPGRP
+        (0x541B, False, ALLOWED),  # FIONREAD
+        (0x8901, True, ALLOWED),
+    ],
+)
+def test_there_nobody_else_gets_the_signals_of_a_socket(machine, command, scoped, expected):
+    assert verdict(machine, "ioctl", 3, command, OTHER, scoped=scoped) == expected
