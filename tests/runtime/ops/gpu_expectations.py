@@ -77,6 +77,9 @@ COMPARED = FLOAT + INT + BOOL
 ORDERED = FLOAT + INT + LONG
 """The types that the delegate sorts."""
 
+PADDED = (*PLAIN, TensorType.INT8, TensorType.UINT8)
+"""The types that the delegate pads with a value, in the order in which its messages list them."""
+
 BITS = INT + LONG + BOOL
 """The types on whose bits the delegate works."""
 
@@ -99,7 +102,7 @@ PLACES: Mapping[B, tuple[Sequence[Sequence[TensorType]], Sequence[Sequence[Tenso
     **dict.fromkeys((B.LOGICAL_AND, B.LOGICAL_OR, B.LOGICAL_NOT), ([BOOL], [BOOL])),
     B.MEAN: ([ORDERED, FLOAT], [ORDERED]),
     B.ONE_HOT: ([INDICES, INDICES, MOVABLE], [MOVABLE]),
-    **dict.fromkeys((B.PAD, B.PADV2), ([PLAIN, FLOAT, PLAIN], [PLAIN])),
+    **dict.fromkeys((B.PAD, B.PADV2), ([PADDED, FLOAT, PADDED], [PADDED])),
     **dict.fromkeys((B.REDUCE_ALL, B.REDUCE_ANY), ([BOOL, FLOAT], [BOOL])),
     **dict.fromkeys((B.REDUCE_MAX, B.REDUCE_MIN, B.REDUCE_PROD, B.SUM), ([PLAIN, FLOAT], [PLAIN])),
     B.RIGHT_SHIFT: ([INT], [INT]),

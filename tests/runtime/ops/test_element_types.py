@@ -13,7 +13,7 @@ from tests.runtime.models import Arg, Builder, Out, const
 from tests.runtime.ops.cases import Case, case, check, constant
 from tests.runtime.ops.every_type import Values
 
-TYPES = (TensorType.INT32, TensorType.INT64, TensorType.BOOL)
+TYPES = (TensorType.INT16, TensorType.INT32, TensorType.INT64, TensorType.BOOL)
 
 
 def moves(kind: TensorType) -> list[Case]:
@@ -118,7 +118,7 @@ def counted() -> Case:
 
 UNKNOWN_TO_LITERT = frozenset({
     "UNPACK_rows_INT64", "PACK_last_BOOL", "SPLIT_channels_BOOL", "SPACE_TO_DEPTH_blocks_BOOL",
-    "DEPTH_TO_SPACE_blocks_BOOL",
+    "DEPTH_TO_SPACE_blocks_BOOL", "SPACE_TO_DEPTH_blocks_INT16", "DEPTH_TO_SPACE_blocks_INT16",
 })  # fmt: skip
 CASES = [
     found for kind in TYPES for found in (*moves(kind), chained(kind)) if found.name not in UNKNOWN_TO_LITERT

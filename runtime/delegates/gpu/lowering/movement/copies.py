@@ -270,7 +270,12 @@ def _count(axis: str, digits: Sequence[Digit], position: int, index: str) -> tup
     return count, values
 
 
-_FILLS = {1: "(uchar)FILL", 4: "as_float(FILL)", 8: "((ulong)(uint)FILL_HIGH << 32 | (uint)FILL)"}
+_FILLS = {
+    1: "(uchar)FILL",
+    2: "(ushort)FILL",
+    4: "as_float(FILL)",
+    8: "((ulong)(uint)FILL_HIGH << 32 | (uint)FILL)",
+}
 """Bytes of an element → the expression of what stands outside of the input."""
 
 
