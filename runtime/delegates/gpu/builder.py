@@ -336,7 +336,8 @@ class _Building:
         inputs = tuple(self._entering(tensor) for tensor in read)
         outputs = tuple(self._leaving(tensor) for tensor in written)
         results = (*outputs, *self.contents.values())
-        return Graph(self.values, tuple(self.nodes), inputs, results, tuple(self.contents))
+        tensors = len(self.facts.subgraph.tensors)
+        return Graph(self.values, tuple(self.nodes), inputs, results, tuple(self.contents), tensors)
 
     def _entering(self, tensor: int) -> int:
         stored, levels = self._stored(tensor)

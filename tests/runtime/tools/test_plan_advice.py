@@ -45,10 +45,12 @@ def integers() -> bytes:
     return b.write([y])
 
 
-def image() -> bytes:
-    """Build an average pool, which reads padded rows, of an image of three channels."""
+def image(spare: int = 0) -> bytes:
+    """Build an average pool, which reads padded rows, of an image of three channels, and unused tensors."""
     b = Builder()
     x, y = b.input(np.float32, (1, 8, 8, 3), name="image"), b.tensor(np.float32, (1, 4, 4, 3))
+    for _ in range(spare):
+        b.tensor(np.float32, (1,), name="spare")
     window = {"padding": 1, "stride_w": 2, "stride_h": 2, "filter_width": 2, "filter_height": 2}
     b.operator(Op.AVERAGE_POOL_2D, [x], [y], window)
     return b.write([y])
@@ -146,6 +148,13 @@ def test_a_rule_that_applies_names_operators_a_gain_and_its_document(data, rule,
     assert piece.gain
     assert "LiteRT" in piece.source or "TFLite" in piece.source
     assert set(found) <= RULES
+
+
+def test_a_value_that_the_delegate_adds_is_no_tensor_of_the_model():
+    plan, found = advised(image(spare=3))
+    (partition,) = plan.partitions
+    assert {value.tensor for value in partition.values} == {0, 1, None}
+    assert found == advised(image())[1]
 
 
 def test_an_open_batch_is_named_with_the_one_that_is_planned():

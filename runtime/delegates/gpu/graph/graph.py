@@ -204,6 +204,7 @@ class Graph:
     """Nodes in execution order. `layouts` is filled by the last pass, `assign_layouts`.
 
     `states` are inputs that are variables: the last outputs are their new contents, in the same order.
+    `tensors`: how many the model has, whose numbers no added value gets, read by this graph or not.
     `halves` are the roots of the buffers that hold fp16 in place of float32 (`layout/halves.py`).
     """
 
@@ -212,6 +213,7 @@ class Graph:
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     states: tuple[int, ...] = ()
+    tensors: int = 0
     layouts: Mapping[int, Layout] = field(default_factory=dict)
     halves: frozenset[int] = frozenset()
 
@@ -236,8 +238,8 @@ class Graph:
         return readers
 
     def fresh_id(self) -> int:
-        """Return a value id that is not in use."""
-        return max(self.values, default=-1) + 1
+        """Return a value id that is not in use, and is no tensor's."""
+        return max((self.tensors - 1, *self.values)) + 1
 
     def with_nodes(self, nodes: Iterable[Node], new_values: Iterable[Value] = ()) -> "Graph":
         """Return the graph with other nodes and more values, without those that no node uses any more."""
