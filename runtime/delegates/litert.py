@@ -100,7 +100,7 @@ DESCRIPTOR: Final = DelegateDescriptor(
     implementation="runtime.delegates.peers.litert_delegate:LiteRtDelegate",
     hosts=_hosts,
     executes=("delegates/litert.py", *(f"delegates/peers/{name}.py" for name in (
-        "litert_buffers", "litert_delegate", "litert_words", "spoken", "whole_model",
+        "litert_buffers", "litert_delegate", "litert_words", "whole_model",
     ))),
     packages=("ai-edge-litert",),
     release=RELEASE,

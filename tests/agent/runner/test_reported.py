@@ -132,6 +132,11 @@ def test_a_delegate_names_every_source_that_a_run_with_it_executes(kind, tiny):
     assert {path for path in loaded - forms if path.parts[0] not in ("measure", "judge")} - named == set()
 
 
+@pytest.mark.parametrize("kind", [*KINDS, "litert-gpu", "openvino"])
+def test_what_a_delegate_names_as_executed_exists(kind):
+    assert [name for name in delegate_descriptor(kind).executes if not sources([name])] == []
+
+
 def test_an_edited_gpu_kernel_is_another_version_for_no_other_delegate():
     kernels = {path for path in sources(delegate_descriptor("gpu").executes) if path.suffix == ".cl"}
     assert kernels
