@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from time import perf_counter
 
 from runtime.delegates.gpu.backends.base import Backend, Program, recorded
@@ -182,27 +182,26 @@ class Tuner:
             return {}
         times: dict[tuple[str, str], list[int]] = {}
         # All candidates of a node write the node's buffer in turn: times are compared here, not results.
-        recording = recorded(self._backend, graph, stages, source, program)
-        timed = recording.timer()
-        entries = [recording.entry(layer) for layer in range(len(recording.launches))]
-        start = perf_counter()
-        for attempt in range(_ROUNDS[self._effort] + 1):
-            now = perf_counter()
-            # Attempt 0 is the warm-up, so this many rounds have been timed.
-            if attempt > _FEWEST_ROUNDS and now > ends[0]:
-                break
-            # The warm-up round has just shown how long a round takes.
-            if attempt == 1 and now + _FEWEST_ROUNDS * (now - start) > ends[1]:
-                break
-            layer = 0
-            for stage, key in zip(stages, owners, strict=True):
-                elapsed = _LAUNCH_NS * (len(stage.candidate.launches) - 1)
-                for _ in stage.candidate.launches:
-                    elapsed += timed(entries[layer])
-                    layer += 1
-                if attempt:
-                    times.setdefault((key, stage.candidate.name), []).append(elapsed)
-        recording.close()
+        with closing(recorded(self._backend, graph, stages, source, program)) as recording:
+            timed = recording.timer()
+            entries = [recording.entry(layer) for layer in range(len(recording.launches))]
+            start = perf_counter()
+            for attempt in range(_ROUNDS[self._effort] + 1):
+                now = perf_counter()
+                # Attempt 0 is the warm-up, so this many rounds have been timed.
+                if attempt > _FEWEST_ROUNDS and now > ends[0]:
+                    break
+                # The warm-up round has just shown how long a round takes.
+                if attempt == 1 and now + _FEWEST_ROUNDS * (now - start) > ends[1]:
+                    break
+                layer = 0
+                for stage, key in zip(stages, owners, strict=True):
+                    elapsed = _LAUNCH_NS * (len(stage.candidate.launches) - 1)
+                    for _ in stage.candidate.launches:
+                        elapsed += timed(entries[layer])
+                        layer += 1
+                    if attempt:
+                        times.setdefault((key, stage.candidate.name), []).append(elapsed)
         return times
 
 

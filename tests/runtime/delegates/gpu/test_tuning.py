@@ -7,6 +7,7 @@ import pytest
 
 from runtime.delegates.gpu.alternatives import layout_rules
 from runtime.delegates.gpu.backends.opencl.backend import OpenClBackend
+from runtime.delegates.gpu.backends.opencl.recording import OpenClRecording
 from runtime.delegates.gpu.builder import build_graph
 from runtime.delegates.gpu.choose import contention, tuning
 from runtime.delegates.gpu.choose.tuning import BUDGET_S, Budget, Tuner
@@ -17,7 +18,7 @@ from runtime.delegates.gpu.lowering.spec import Candidate, Context
 from runtime.delegates.gpu.passes import optimise
 from runtime.delegates.gpu.settings.choices import written
 from runtime.delegates.gpu.settings.options import Options, parse_options
-from runtime.errors import DelegateError
+from runtime.errors import DelegateError, DeviceError
 from runtime.model.schema import BuiltinOperator as Op
 from runtime.model.schema import Padding
 from tests.runtime.delegates.gpu.models import ModelBuilder, whole
@@ -147,6 +148,20 @@ def test_all_partitions_of_a_delegate_share_one_budget(job):
     budget.left_s = 0.0
     other = Tuner(OpenClBackend.open(0, None), Options(), budget)
     assert [len(node) for node in other.shortlist(alternatives)] == [1]
+
+
+def test_a_failure_meanwhile_gives_the_memory_of_all_candidates_back(job, monkeypatch):
+    backend, made = job[0], []
+    record = backend.record
+
+    def fail(_):
+        raise DeviceError("the driver refuses")
+
+    monkeypatch.setattr(type(backend), "record", lambda _, *given: made.append(record(*given)) or made[-1])
+    monkeypatch.setattr(OpenClRecording, "timer", fail)
+    with pytest.raises(DeviceError, match="the driver refuses"):
+        chosen(job, "fast")
+    assert [one.is_closed for one in made] == [True]
 
 
 def test_a_broken_note_is_measured_again(job, tmp_path):
