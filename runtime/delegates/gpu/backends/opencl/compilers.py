@@ -256,7 +256,6 @@ class Compilers:
                     if "end" in fields:
                         waiting.unregister(key.fileobj)
                         free.append(child)
-                        is_open = True
                 if not is_open:
                     waiting.unregister(key.fileobj)
                     # The whole group again: a child that ended idle had

@@ -164,7 +164,7 @@ def binary(operator: str, left: Value, right: Value) -> Value:
     if operator in "&|^" and left.number.kind == right.number.kind == BOOL:
         return _bits_of_truths(operator, left, right)
     computed = common(left.number, right.number)
-    if operator in "&|^%" and operator != "%" and computed.kind == FLOAT:
+    if operator in "&|^" and computed.kind == FLOAT:
         raise TypeError(f"{operator} takes whole numbers")
     a, b = converted(left, computed), converted(right, computed)
     if operator not in _COMPARED:
@@ -184,8 +184,6 @@ def _shifted(operator: str, left: Value, right: Value) -> Value:
     value = converted(left, Number(INT, left.number.width)) if left.number.kind == BOOL else left
     if value.number.kind == FLOAT or right.number.kind == FLOAT:
         raise TypeError(f"{operator} takes whole numbers")
-    if value.literal is not None:
-        value = Value(value.text, value.type)
     count = converted(right, Number(UINT, value.number.width))
     reads = left.reads_memory or right.reads_memory
     return Value(f"({value.text} {operator} {count.text})", value.type, None, reads)
