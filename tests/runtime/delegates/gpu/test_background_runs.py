@@ -18,6 +18,7 @@ from runtime.api.gpu_options import GpuOptions
 from runtime.api.hardware_accelerator import HardwareAccelerator
 from runtime.api.options import Options
 from runtime.api.tensor_buffer import TensorBuffer
+from runtime.delegates.gpu.backends.opencl.run import OpenClEvent
 from runtime.errors import DelegateError, InvocationError, StatusError
 from tests.runtime.delegates.gpu.caller_models import (
     EXPECTED,
@@ -96,6 +97,16 @@ def test_a_run_that_waits_for_its_input_holds_up_no_other_model(model, folder):
     gate.signal()
     thread.join()
     close_to(target, EXPECTED)
+
+
+def test_a_driver_that_returns_before_the_end_is_waited_for_all_the_same(model, monkeypatch):
+    mine = cl.UserEvent(model.opencl_context)
+    monkeypatch.setattr(OpenClEvent, "_wait", lambda _: None)
+    later = threading.Timer(0.05, mine.set_status, [cl.command_execution_status.COMPLETE])
+    later.start()
+    Event.create_from_opencl_event(mine).wait()
+    assert mine.command_execution_status == cl.command_execution_status.COMPLETE
+    later.join()
 
 
 def test_events_that_cannot_order_a_run_are_refused_and_the_model_stays_usable(model):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from math import inf
 from threading import Lock
 from time import monotonic, sleep
 
@@ -70,7 +71,7 @@ class OpenClEvent:
             refuse_lost(self._context.devices[0])
         if status >= 0 and timeout_ms < 0:
             self._wait()
-        end = monotonic() + timeout_ms / 1000
+        end = inf if timeout_ms < 0 else monotonic() + timeout_ms / 1000
         while not self.is_signaled():
             if monotonic() >= end:
                 raise TimeoutError(f"the event was not signalled within {timeout_ms} ms")
