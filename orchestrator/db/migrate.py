@@ -56,7 +56,7 @@ def migrate(database: Database, *, upgrade: bool = True) -> None:
     if found is not None:
         database.backup(_backup_path(database.backups, found))
     with database.engine.execution_options(**{WRITE_OPTION: True}).connect() as connection:
-        _suspend_foreign_keys(connection, True)
+        _suspend_foreign_keys(connection)
         # One transaction for all steps: a migration that fails half way leaves the database as it was.
         with connection.begin():
             if database.is_postgresql:
@@ -68,7 +68,6 @@ def migrate(database: Database, *, upgrade: bool = True) -> None:
                 command.stamp(config, "head")
             else:
                 command.upgrade(config, "head")
-        _suspend_foreign_keys(connection, False)
 
 
 def revision(database: Database) -> str | None:
@@ -114,9 +113,11 @@ def _backup_path(folder: Path, found: str) -> Path:
     return folder / f"farm.db.backup-{found}-{stamp}"
 
 
-def _suspend_foreign_keys(connection: Connection, suspended: bool) -> None:
-    """Switch foreign keys off, outside transactions: rebuilding a table would delete its child rows."""
+def _suspend_foreign_keys(connection: Connection) -> None:
+    """Switch foreign keys off until it is closed: rebuilding a table would delete its child rows."""
     raw = connection.connection.driver_connection
     if raw is not None and connection.dialect.name == "sqlite":
         # Through the driver: SQLAlchemy would begin a transaction, in which SQLite ignores this pragma.
-        raw.execute(f"PRAGMA foreign_keys = {'OFF' if suspended else 'ON'}")
+        raw.execute("PRAGMA foreign_keys = OFF")
+        # However the migration ends, nobody gets this connection from the pool.
+        connection.detach()

@@ -7,12 +7,13 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import inspect
 
 from orchestrator.db import migrate as migration
+from orchestrator.db import tables
 from orchestrator.db.engine.sessions import Database
 from orchestrator.errors import UnreachableError
 from tests.needs import REPOSITORY
 from tests.orchestrator.db import tables_of_0022
 from tests.orchestrator.db.future_revision import add_revision
-from tests.orchestrator.stocked import cells, stock
+from tests.orchestrator.stocked import cells, dispatch, stock
 
 
 def test_a_new_database_has_exactly_the_tables_of_the_code(own):
@@ -49,6 +50,7 @@ def test_a_newer_database_is_refused_in_one_line(own):
 
 def test_migrating_a_database_with_data_copies_it_first_and_keeps_the_data(own, tmp_path, monkeypatch):
     stock(own)
+    job = dispatch(own, cells(own)[0].cell_id)
     head = migration.HEAD
     add_revision(monkeypatch, tmp_path)
     with pytest.raises(UnreachableError, match=rf"revision {head}.*start farm lab serve again"):
@@ -59,6 +61,7 @@ def test_migrating_a_database_with_data_copies_it_first_and_keeps_the_data(own, 
     assert len(cells(own)) == 1
     with own.read() as session:
         connection = session.connection()
+        assert session.get(tables.Attempt, job.attempt_id) is not None, "a row that refers to a rebuilt one"
         assert "mood" in {column["name"] for column in inspect(connection).get_columns("cell")}
         if not own.is_postgresql:
             assert connection.exec_driver_sql("PRAGMA foreign_key_check").fetchall() == []
@@ -84,6 +87,9 @@ def test_a_migration_that_fails_leaves_the_database_as_it_was(own, tmp_path, mon
     assert migration.revision(own) == head
     assert len(cells(own)) == 1
     assert migration.pending_changes(own) == []
+    with own.read() as session:
+        if not own.is_postgresql:
+            assert session.connection().exec_driver_sql("PRAGMA foreign_keys").scalar() == 1
 
 
 @pytest.mark.parametrize("revision", ["0001", "0021"])
