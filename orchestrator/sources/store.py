@@ -231,7 +231,12 @@ class Store:
         return StoredFile(sha256, size)
 
     def named(self, sha256: str) -> None:
-        """Forget who brought a file: a campaign names it, and it counts for nobody any more."""
+        """Forget who brought a file: a campaign names it, and it counts for nobody any more.
+
+        Raises `ValueError` for anything but a sha256.
+        """
+        # Called for its check: any other text is a pattern, which may lead out of the folder.
+        artifact_path(self.root, sha256)
         for mark in (self.root / _UNNAMED).glob(f"{sha256}.*"):
             mark.unlink(missing_ok=True)
 

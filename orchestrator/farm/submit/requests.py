@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from agent.wire.plan import INPUT_SETS, InputData, MeasurePlan
+from agent.wire.plan import INPUT_SETS, InputData, LabelledData, MeasurePlan
 from orchestrator.config.home import FarmHome
 from orchestrator.config.lab import LabConfig
 from orchestrator.config.limits import require_budget
@@ -111,12 +111,17 @@ class Requests:
         # As for a submission from here: until the database names the files, pruning must not delete them.
         with store.in_use():
             require_budget(store.root, self.lab.limits)
-            plan = self._planned(campaign, request, _arrived(campaign, request, store))
+            arrived = _arrived(campaign, request, store)
+            plan = self._planned(campaign, request, arrived)
             placed = Placed(self.submission.submit(plan), plan.preview)
-            for model in request.models:
+            for entry in plan.campaign.models:
+                files: list[SentFile | LabelledData | InputData | None] = [
+                    arrived[entry.id].file, entry.plan.labelled, *(i.data for i in entry.inputs.values())
+                ]  # fmt: skip
                 # A campaign names them now: they no longer count as what their sender left unnamed.
-                for file in filter(None, (model.file, model.data)):
-                    store.named(file.sha256)
+                for file in files:
+                    if file is not None:
+                        store.named(file.sha256)
             return placed
 
     def _planned(

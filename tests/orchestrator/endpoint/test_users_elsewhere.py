@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import hashlib
 import json
 import signal
 import threading
@@ -12,6 +13,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import httpx
+import numpy as np
 import pytest
 
 from orchestrator.config.lab import DEFAULT_USER_CELLS
@@ -22,6 +24,7 @@ from orchestrator.farm.submit.requests import Request
 from orchestrator.manifest.load import parse_manifest
 from orchestrator.manifest.plans import LEVELS
 from orchestrator.policy.rights import Scope
+from tests.orchestrator.cli.models import unary_model
 from tests.orchestrator.endpoint.users_elsewhere import CAMPAIGN, Elsewhere, users_elsewhere
 from tests.orchestrator.stocked import result
 from tests.services.forks import Program
@@ -239,6 +242,42 @@ def test_two_users_who_submit_the_same_have_a_campaign_each(farm: Elsewhere) -> 
     first, again = (farm.submitted("ana", "same", size=32) for _ in range(2))
     assert first == again, "an unfinished campaign is continued"
     assert farm.submitted("bob", "same", size=32) != first
+
+
+def test_no_file_of_a_campaign_counts_for_its_sender_any_more(farm: Elsewhere) -> None:
+    folder = farm.folder / "ana"
+    farm.write("ana", "own-data")
+    np.save(folder / "own.npy", np.zeros((1, 1, 8), np.float32))  # stored as it is
+    campaign = (folder / "models.yaml").read_text()
+    data = "small.tflite, inputs: {input: {data: own.npy}}}"
+    (folder / "models.yaml").write_text(campaign.replace("small.tflite}", data))
+    ran = farm.call("ana", "submit", "models.yaml", "--detach")
+    assert ran.code == 0, ran.err
+    sha256 = hashlib.sha256((folder / "own.npy").read_bytes()).hexdigest()
+    assert farm.endpoint.store.find(sha256) is not None, "it was sent"
+    assert farm.endpoint.store.bytes_of_sender("user ana") == 0
+
+
+def test_a_request_says_of_no_file_but_its_campaigns_that_a_campaign_names_it(farm: Elsewhere) -> None:
+    farm.submitted("bob", "names")
+    store, other = farm.endpoint.store, farm.folder / "server" / "other.txt"
+    other.write_text("of the farm")
+    spare, small = (unary_model(size=size) for size in (56, 8))
+    name = hashlib.sha256(spare).hexdigest()
+    own = {"sha256": hashlib.sha256(small).hexdigest(), "size_bytes": len(small)}
+    headers = {"authorization": f"Bearer {farm.tokens['bob']}"}
+    with httpx.Client(base_url=farm.endpoint.url, headers=headers, verify=False, trust_env=False) as client:
+        whole = {"content-range": f"bytes 0-{len(spare) - 1}/{len(spare)}"}
+        assert client.put(f"/models/{name}", content=spare, headers=whole).status_code == 201
+        for sha256 in (name, "*", f"../../{other.stem}"):
+            models = [
+                {"id": "more", "file": {"sha256": sha256, "size_bytes": 1}},
+                {"id": "small", "file": own},
+            ]
+            request = {"document": CAMPAIGN.replace("NAME", "names"), "file": "f", "models": models}
+            answer = client.post(f"/farm/{VERSION}/requests.place", json={"request": request})
+            assert answer.status_code == 200, answer.text
+            assert (store.bytes_of_sender("user bob"), other.exists()) == (len(spare), True), sha256
 
 
 @pytest.mark.parametrize("kind", ["revoked", "expired", "read-only", "invented"])

@@ -170,6 +170,10 @@ def test_what_a_sender_brought_counts_as_its_bytes_and_nobody_elses(tmp_path: Pa
     store.incoming(SHA256, "user ana").write_bytes(CONTENT)
     store.adopt(SHA256, "m", sender="user ana")
     assert (store.bytes_of_sender("user ana"), store.bytes_of_sender("user eve")) == (len(CONTENT), 0)
+    for pattern in ("*", f"../unnamed/{SHA256}"):
+        with pytest.raises(ValueError, match="not a sha256"):
+            store.named(pattern)
+    assert store.bytes_of_sender("user ana") == len(CONTENT)
     store.incoming(SHA256).write_bytes(CONTENT)
     store.adopt(SHA256, "m")
     assert store.bytes_of_sender("") == 0
