@@ -1,11 +1,13 @@
 import json
 import os
+import re
 import subprocess
 import sys
 from dataclasses import replace
 
 import pytest
 
+from runtime.delegates.gpu.backends.opencl import program
 from runtime.delegates.gpu.backends.opencl.library import kernel_key
 from runtime.delegates.gpu.layout.source import assemble
 from runtime.errors import DelegateError
@@ -16,6 +18,21 @@ def test_a_compiler_error_names_the_file_and_the_line(backend):
     broken = assemble([launch(TAIL="no_such_name")], backend.capabilities)
     with pytest.raises(DelegateError, match=r"reshape\.cl:\d+:\d+.*undeclared identifier 'no_such_name'"):
         backend.compile(broken)
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("__kernel void probe() { missing(); }", r"error: .*'missing'"),
+        ('#line 1 "probe.cl"\n#define F gone()\n__kernel void probe() { F; }', r"error: probe\.cl:2.*'gone'"),
+        ("#error a\n#error b\n__kernel void probe() {}", r"error: .*: a"),
+    ],
+)
+def test_a_compiler_that_fails_at_the_smallest_kernel_is_quoted_in_one_line(
+    backend, monkeypatch, text, fault
+):
+    monkeypatch.setattr(program, "kernel_source", lambda name: text if name == "probe.cl" else "")
+    assert re.fullmatch(fault, program.probe_compiler(backend.opened.device).fault)
 
 
 def test_a_key_changes_with_the_text_and_with_what_is_made_of_it(backend):

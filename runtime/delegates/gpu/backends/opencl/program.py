@@ -57,10 +57,17 @@ def built(context: cl.Context, text: str) -> cl.Program:
     return program
 
 
-def _first_fault(log: str) -> str:
-    """Return the first error that names a file of `kernels/` and its line."""
-    lines = (" ".join(line.split()) for line in log.splitlines())
-    return next((line for line in lines if "error" in line and ".cl:" in line), "its log names no kernel")
+def _first_fault(said: str) -> str:
+    """Return the first error that names a file and its line, else any, else the compiler's first words."""
+    lines = [" ".join(line.split()) for line in said.splitlines()]
+    log = [line for line in lines if line and not line.startswith(_FRAME)]
+    errors = [line for line in log if "error" in line]
+    named = [line for line in errors if ".cl:" in line]
+    return [*named, *errors, *log, *lines][0]
+
+
+_FRAME = ("clBuildProgram failed", "Build on <", "(options:")
+"""Beginnings of the lines that pyopencl adds in front of a compiler's log and behind it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +95,5 @@ def probe_compiler(device: cl.Device) -> CompilerProbe:
             cl.enqueue_nd_range_kernel(queue, kernel, (1,), (1,))
             queue.finish()
     except (DelegateError, DeviceError) as error:
-        log = str(error).partition(">:")[2].partition("(options:")[0]
-        return CompilerProbe(" ".join((log.strip() or str(error)).split()), perf_counter() - start)
+        return CompilerProbe(_first_fault(str(error.__cause__)), perf_counter() - start)
     return CompilerProbe(None, perf_counter() - start)
