@@ -71,6 +71,10 @@ ELSEWHERE: Final = {
     "::test_an_endless_reference_is_refused_without_a_word_about_the_database": (
         "A long reference is refused, and no path of the database is told."
     ),
+    "tests/orchestrator/endpoint/test_users_elsewhere.py"
+    "::test_a_request_says_of_no_file_but_its_campaigns_that_a_campaign_names_it": (
+        "A user's request for a campaign deletes no file of the farm, and frees its sender of no bound."
+    ),
     "tests/orchestrator/farm/test_notification.py"
     "::test_a_receiver_of_a_file_is_one_that_the_machine_allows": (
         "A campaign file names no receiver that the operator does not allow."
