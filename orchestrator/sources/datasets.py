@@ -188,15 +188,16 @@ def with_data(
 def require_fit(model: ModelEntry, store: Store, sha256: str, data: StoredFile) -> None:
     """Raise `UsageError` for labelled data that does not fit its model; `sha256`: the model's file."""
     where = f"{model.id}: labelled data {model.data.source if model.data else ''}"
-    if not is_arrays(store.path(data.sha256)):
+    data_path, model_path = store.path(data.sha256), store.path(sha256) if sha256 else None
+    if not is_arrays(data_path):
         # What the pictures say is read where the model runs.
         return
     try:
-        arrays = headers(store.path(data.sha256))
+        arrays = headers(data_path)
     except (OSError, ValueError, zipfile.BadZipFile) as error:
         raise UsageError(f"{where}: {error}") from error
     try:
-        parsed = load_model(store.path(sha256)) if sha256 else None
+        parsed = None if model_path is None else load_model(model_path)
     except ValueError:
         # Its cells end with the reader's reason.
         return
