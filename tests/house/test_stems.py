@@ -19,6 +19,7 @@ TESTS_WITHOUT_A_MODULE = {
 }
 LOWERINGS_WITHOUT_OPERATORS = {
     "spec": "what a lowering is",
+    "treatment": "how an operator and its tensors are treated before they are lowered",
     "windows": "the attributes of windows over images",
 }
 KERNELS_WITHOUT_OPERATORS = {

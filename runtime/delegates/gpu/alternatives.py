@@ -3,7 +3,7 @@
 from collections.abc import Sequence, Set
 
 from runtime.delegates.base import GraphFacts, Partition, Unsupported
-from runtime.delegates.gpu.builder import build_graph, graph_of_one, is_folded
+from runtime.delegates.gpu.builder import build_graph, graph_of_one
 from runtime.delegates.gpu.capabilities import Capabilities
 from runtime.delegates.gpu.graph.graph import Graph, Node
 from runtime.delegates.gpu.graph.rounding import round_weights
@@ -12,6 +12,7 @@ from runtime.delegates.gpu.layout.halves import stored_in_halves
 from runtime.delegates.gpu.layout.memory import smallest
 from runtime.delegates.gpu.lowering import family_of
 from runtime.delegates.gpu.lowering.spec import Candidate, Code, Context
+from runtime.delegates.gpu.lowering.treatment import is_folded
 from runtime.delegates.gpu.passes import LayoutRules, optimise
 from runtime.delegates.gpu.settings.options import Options
 from runtime.delegates.variables import HOST_OPERATORS
@@ -79,7 +80,7 @@ def unit_refusal(
 ) -> Unsupported | None:
     """Return the reason why a device that runs kernels of work-groups alone cannot run an operator, or None.
 
-    The operator has passed `builder.refusal`. It is lowered as if it were alone, which compiles nothing.
+    The operator has passed `treatment.refusal`. It is lowered as if it were alone, which compiles nothing.
     """
     if device.runs_units or is_folded(facts, operator) or operator.opcode in HOST_OPERATORS:
         return None

@@ -1,186 +1,21 @@
 """Builds the graph of a partition: one node for each operator, in the form that its kernel family reads."""
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from itertools import count
 
 import numpy as np
 
-from runtime.delegates.base import GraphFacts, Partition, Unsupported
-from runtime.delegates.gpu.graph.element_type import ElementType, ElementTypes, element_type
-from runtime.delegates.gpu.graph.epilogue import FUSED_ACTIVATIONS
-from runtime.delegates.gpu.graph.graph import Custom, Graph, Node, Step, Value, shorten
-from runtime.delegates.gpu.graph.simulation import (
-    Levels,
-    Quantised,
-    computes_levels,
-    is_real,
-    is_simulated,
-    is_widened,
-    keeps_levels,
-    levels_of,
-    quantised_refusal,
-    quantised_rows,
-    real_facts,
-    rounded,
-    stored_constant,
-)
+from runtime.delegates.base import GraphFacts, Partition
+from runtime.delegates.gpu.graph.element_type import ElementType, element_type
+from runtime.delegates.gpu.graph.epilogue import FUSED_ACTIVATIONS, Levels, rounded
+from runtime.delegates.gpu.graph.graph import Graph, Node, Step, Value
+from runtime.delegates.gpu.graph.simulation import Quantised
 from runtime.delegates.gpu.graph.weights import Stored, WeightType
-from runtime.delegates.gpu.lowering import families, family_for, kind_of
-from runtime.delegates.gpu.lowering.spec import Family, NodeSpec, OperatorFacts
-from runtime.delegates.variables import HOST_OPERATORS, border_refusal
+from runtime.delegates.gpu.lowering.spec import NodeSpec, OperatorFacts
+from runtime.delegates.gpu.lowering.treatment import Treated, Treatment, treatment_of
 from runtime.model.graph import Operator
-from runtime.model.schema import BuiltinOperator, TensorType
-from runtime.ops.support.registry import CUSTOM_SPECS, SPECS
-
-_PARAMETERS = frozenset({TensorType.INT32, TensorType.INT64})
-"""Types of axes, paddings, shapes and the like, which lowering reads; they never enter the graph."""
-
-
-def is_folded(facts: GraphFacts, operator: Operator) -> bool:
-    """Return True for an operator whose results are constants already (DEQUANTIZE of fp16 weights).
-
-    One without results (CALL_ONCE, ASSIGN_VARIABLE) acts on something else and is not.
-    """
-    return bool(operator.outputs) and all(output in facts.constants for output in operator.outputs)
-
-
-def refusal(facts: GraphFacts, operator: Operator, way: Quantised = Quantised.REAL) -> Unsupported | None:
-    """Return why the delegate cannot run an operator, or None; `way` treats quantised tensors."""
-    if is_folded(facts, operator):
-        return None
-    if operator.opcode in HOST_OPERATORS:
-        return border_refusal(facts, operator)
-    claims = families().get(kind_of(operator))
-    if claims is None:
-        return Unsupported("no OpenCL kernel for this operator")
-    newest = _newest_version(operator)
-    if operator.version > newest:
-        # The words of LiteRT's delegate, for which users and their tools look.
-        return Unsupported(f"Max version supported: {newest}. Requested version {operator.version}.")
-    family = _family(facts, operator, way)
-    if family is None:
-        types = (element for claim in claims for element in claim.types_of(kind_of(operator)).of_input(0))
-        return _refused(facts, operator, operator.inputs[0], _name(facts, operator.inputs[0]), _listed(types))
-    if (found := quantised_refusal(facts, operator, kind_of(operator), way)) is not None:
-        return found
-    places = list(_places(facts, operator, family, way))
-    if (found := _tensor_refusal(facts, operator, family, places)) is not None:
-        return found
-    seen = _seen(facts, operator, places)
-    for i, what in family.constants.items():
-        if seen.has_input(i) and seen.constant(i) is None:
-            return Unsupported(f"{what} must be constant")
-    return family.supports(seen)
-
-
-def _family(facts: GraphFacts, operator: Operator, way: Quantised) -> Family | None:
-    """Return the family that runs the operator, by the type of its first input if there are several."""
-    first = operator.inputs[0] if operator.inputs else -1
-    element = None if first < 0 else _type(facts, first, simulated=is_simulated(facts, operator, way))
-    return family_for(kind_of(operator), element)
-
-
-def _newest_version(operator: Operator) -> int:
-    """Return the newest version whose rules are known: the CPU path's; 1 if that has no kernel."""
-    kind = kind_of(operator)
-    spec = CUSTOM_SPECS.get(kind.value) if isinstance(kind, Custom) else SPECS.get(kind)
-    return 1 if spec is None else spec.max_version
-
-
-def _type(facts: GraphFacts, tensor: int, *, simulated: bool) -> ElementType | None:
-    """Return the type in which a tensor of an operator enters the graph; None for one that cannot."""
-    if simulated and is_real(facts, tensor):
-        return ElementType.F32
-    return element_type(facts.subgraph.tensors[tensor].type)
-
-
-@dataclass(frozen=True, slots=True)
-class _Place:
-    """A tensor of an operator: the types that it may have there, and the one in which it enters the graph.
-
-    A widened constant enters as the real numbers that its integers stand for.
-    """
-
-    tensor: int
-    known: ElementTypes
-    is_parameter: bool
-    type: ElementType | None
-    is_widened: bool
-
-
-def _tensor_refusal(
-    facts: GraphFacts, operator: Operator, family: Family, places: Sequence[_Place]
-) -> Unsupported | None:
-    """Return why a tensor keeps the operator on the CPU, before its family is asked.
-
-    Families may then rely on the types that they know and on at least one element.
-    """
-    is_alike, chosen = family.types_of(kind_of(operator)).alike, dict[ElementTypes, tuple[int, ElementType]]()
-    for place in places:
-        tensor, known, element = place.tensor, place.known, place.type
-        kind, is_constant = facts.subgraph.tensors[tensor].type, tensor in facts.constants
-        if place.is_parameter and is_constant:
-            if kind in _PARAMETERS:
-                continue
-            return _refused(facts, operator, tensor, _name(facts, tensor), "a constant of int32 or int64")
-        # Constants of fp16 enter as float32; no kernel computes with tensors of fp16.
-        half = kind is TensorType.FLOAT16 and not is_constant
-        if half or element is None or element not in known:
-            if place.is_parameter and kind in _PARAMETERS:
-                found, limit = f"a computed {kind.name.lower()}", "a constant of int32 or int64"
-            else:
-                found, limit = _name(facts, tensor), _listed(known)
-            return _refused(facts, operator, tensor, found, limit)
-        first, wanted = chosen.setdefault(known, (tensor, element))
-        if is_alike and element is not wanted:
-            limit = f"{wanted.value} as of tensor {first}"
-            return _refused(facts, operator, tensor, _name(facts, tensor), limit)
-        if 0 in facts.shapes[tensor]:
-            return Unsupported(f"tensor {tensor} has no elements")
-    return None
-
-
-def _places(facts: GraphFacts, operator: Operator, family: Family, way: Quantised) -> Iterator[_Place]:
-    """Yield the operator's tensors, inputs first, without absent ones."""
-    types, parameters = family.types_of(kind_of(operator)), family.parameters_of(kind_of(operator))
-    simulated = is_simulated(facts, operator, way)
-    weights = {operator.inputs[i] for i in family.weights if i < len(operator.inputs)}
-
-    def place(tensor: int, known: ElementTypes, *, is_parameter: bool) -> _Place:
-        element = _type(facts, tensor, simulated=simulated)
-        # A bias is widened; an int32 that a kernel takes as it is, such as an index, stays one.
-        own_is_known = element in known and not is_real(facts, tensor)
-        widened = (simulated or tensor in weights) and is_widened(facts, tensor)
-        widened = widened and not is_parameter and not own_is_known
-        return _Place(tensor, known, is_parameter, ElementType.F32 if widened else element, widened)
-
-    for position, tensor in enumerate(operator.inputs):
-        if tensor >= 0:
-            yield place(tensor, types.of_input(position), is_parameter=position in parameters)
-    for position, tensor in enumerate(operator.outputs):
-        if tensor >= 0:
-            yield place(tensor, types.of_output(position), is_parameter=False)
-
-
-def _seen(facts: GraphFacts, operator: Operator, places: Sequence[_Place]) -> OperatorFacts:
-    """Return the operator as its family sees it."""
-    widened = frozenset(place.tensor for place in places if place.is_widened)
-    types = {place.tensor: place.type for place in places}
-    return OperatorFacts(operator, real_facts(facts, widened), types)
-
-
-def _name(facts: GraphFacts, tensor: int) -> str:
-    return facts.subgraph.tensors[tensor].type.name.lower()
-
-
-def _listed(types: Iterable[ElementType]) -> str:
-    return " or ".join(element.value for element in types)
-
-
-def _refused(facts: GraphFacts, operator: Operator, tensor: int, found: str, limit: str) -> Unsupported:
-    name = shorten(facts.subgraph.tensors[tensor].name)
-    return Unsupported(f"tensor {tensor} {name!r} is {found}, where {kind_of(operator).name} takes {limit}")
+from runtime.model.schema import BuiltinOperator
 
 
 def build_graph(partition: Partition, *, is_narrow: bool = True, way: Quantised = Quantised.REAL) -> Graph:
@@ -191,22 +26,25 @@ def build_graph(partition: Partition, *, is_narrow: bool = True, way: Quantised 
     Raises ValueError where a tensor of a type that no kernel knows would become an operand.
     """
     facts = GraphFacts(partition.subgraph, partition.shapes, partition.dtypes, partition.constants)
-    kept = _stored_constants(facts)
+    treatment = treatment_of(facts, partition.operators, way)
     if not is_narrow:
-        kept = {tensor: Stored(WeightType.F32, one.widened()) for tensor, one in kept.items()}
-    building = _Building(facts, kept, way)
-    for operator in partition.operators:
-        if not is_folded(facts, operator):
-            building.add(operator)
-    return building.finished(partition.inputs, partition.outputs)
+        wide = {tensor: Stored(WeightType.F32, one.widened()) for tensor, one in treatment.stored.items()}
+        treatment = replace(treatment, stored=wide)
+    return _built(treatment, partition.inputs, partition.outputs)
 
 
 def graph_of_one(facts: GraphFacts, operator: Operator, way: Quantised = Quantised.REAL) -> Graph:
     """Build the graph of an operator that passed `refusal`, as if it were a partition."""
-    building = _Building(facts, {}, way)
-    building.add(operator)
+    treatment = replace(treatment_of(facts, [operator], way), stored={})
     read = dict.fromkeys(t for t in operator.inputs if t >= 0 and t not in facts.constants)
-    return building.finished(tuple(read), tuple(t for t in operator.outputs if t >= 0))
+    return _built(treatment, tuple(read), tuple(t for t in operator.outputs if t >= 0))
+
+
+def _built(treatment: Treatment, read: Sequence[int], written: Sequence[int]) -> Graph:
+    building = _Building(treatment)
+    for operator in treatment.operators:
+        building.add(operator)
+    return building.finished(read, written)
 
 
 class _Building:
@@ -215,23 +53,20 @@ class _Building:
     A tensor enters in the type in which the first operator has it; `forms` are its values of other types.
     """
 
-    def __init__(self, facts: GraphFacts, stored_constants: dict[int, Stored], way: Quantised) -> None:
-        self.facts = facts
-        self.way = way
-        self.stored_constants = stored_constants
+    def __init__(self, treatment: Treatment) -> None:
+        self.facts = treatment.facts
+        self.levels = treatment.levels
+        self.stored_constants = treatment.stored
         self.values: dict[int, Value] = {}
         self.nodes: list[Node] = []
         self.contents: dict[int, int] = {}
         self.forms: dict[tuple[int, ElementType], int] = {}
-        self.fresh_values = count(len(facts.subgraph.tensors))
-        self.fresh_nodes = count(len(facts.subgraph.operators))
+        self.fresh_values = count(len(self.facts.subgraph.tensors))
+        self.fresh_nodes = count(len(self.facts.subgraph.operators))
 
-    def add(self, operator: Operator) -> None:
+    def add(self, treated: Treated) -> None:
         """Add the operator's node, and nodes that round the results that it does not round itself."""
-        kind, family = kind_of(operator), _family(self.facts, operator, self.way)
-        if family is None:
-            raise ValueError(f"no kernel family runs operator {operator.index}, {kind.name}")
-        seen = _seen(self.facts, operator, list(_places(self.facts, operator, family, self.way)))
+        operator, family, seen = treated.operator, treated.family, treated.facts
         spec = family.read(seen)
         # Operands of fused steps are not inputs of the node, so nothing else would register them.
         operands = (tensor for step in spec.steps for tensor in step.operands)
@@ -244,8 +79,7 @@ class _Building:
         )
         inputs = tuple(self._read(t, seen, operator) if t >= 0 else None for t in spec.inputs)
         outputs, behind = list(operator.outputs), list[Node]()
-        for position, tensor in enumerate(operator.outputs):
-            rounding = self._rounding(operator, tensor)
+        for position, (tensor, rounding) in enumerate(zip(operator.outputs, treated.roundings, strict=True)):
             if rounding is None:
                 continue
             # An epilogue applies to every result alike, and several results may have different scales.
@@ -255,10 +89,9 @@ class _Building:
             outputs[position] = self._like(tensor)
             behind.append(self._rounded_copy(outputs[position], tensor, rounding, operator))
         self.contents |= self._updated(spec, outputs)
-        sources = (operator.index,)
-        rows = quantised_rows(self.facts, operator) if self.way is Quantised.LEVELS else None
+        sources, rows = (operator.index,), treated.quantised_rows
         attributes = spec.attributes if rows is None else {**spec.attributes, "quantises": rows}
-        node = Node(operator.index, kind, inputs, tuple(outputs), attributes, steps, sources)
+        node = Node(operator.index, treated.kind, inputs, tuple(outputs), attributes, steps, sources)
         self.nodes += [node, *behind]
 
     def _read(self, tensor: int, seen: OperatorFacts, reader: Operator) -> int:
@@ -277,7 +110,7 @@ class _Building:
                 self.values[target], data=np.asarray(data, wanted.dtype), stored=None
             )
             return target
-        levels = levels_of(self.facts.subgraph.tensors[tensor])
+        levels = self.levels.get(tensor)
         if levels is None:
             raise ValueError(f"tensor {tensor} has no scale by which it could become {wanted.value}")
         kind = BuiltinOperator.DEQUANTIZE if wanted is ElementType.F32 else BuiltinOperator.QUANTIZE
@@ -313,18 +146,6 @@ class _Building:
         narrow = None if data is None else self.stored_constants.get(tensor)
         self.values[tensor] = Value(tensor, shape, known.name, data, element, narrow)
 
-    def _rounding(self, operator: Operator, tensor: int) -> Levels | None:
-        """Return the levels to which a result must be rounded, or None."""
-        tensors = self.facts.subgraph.tensors
-        inputs = [tensors[i] for i in operator.inputs if i >= 0]
-        if self.way is not Quantised.REAL or computes_levels(self.facts, operator):
-            return None
-        if keeps_levels(kind_of(operator), inputs, tensors[tensor]):
-            return None
-        # QUANTIZE of float32 rounds itself, exactly as LiteRT's does.
-        rounds = kind_of(operator) is BuiltinOperator.QUANTIZE and levels_of(inputs[0]) is None
-        return None if rounds else levels_of(tensors[tensor])
-
     def _like(self, tensor: int, element: ElementType | None = None) -> int:
         """Add a value of a tensor's shape that is not the tensor's own."""
         own, number = self.values[tensor], next(self.fresh_values)
@@ -359,7 +180,7 @@ class _Building:
     def _stored(self, tensor: int) -> tuple[int, Levels | None]:
         """Return the value with the tensor's type in the file; its levels if that is not the tensor's own."""
         known = self.facts.subgraph.tensors[tensor]
-        own, levels = element_type(known.type), levels_of(known)
+        own, levels = element_type(known.type), self.levels.get(tensor)
         self._register(tensor, own, self.facts)
         if levels is None or self.values[tensor].type is own:
             return tensor, None
@@ -377,14 +198,3 @@ def _steps(spec: NodeSpec) -> tuple[Step, ...]:
     """Return the operator's steps and its fused activation."""
     name = spec.activation
     return spec.steps if name is None else (*spec.steps, Step(FUSED_ACTIVATIONS.get(name, name)))
-
-
-def _stored_constants(facts: GraphFacts) -> dict[int, Stored]:
-    """Tensor → what the file holds of a float32 constant: fp16, or what a DEQUANTIZE made it of."""
-    constants = facts.constants
-    sources = {tensor: tensor for tensor in constants}
-    for operator in facts.subgraph.operators:
-        if operator.opcode is BuiltinOperator.DEQUANTIZE and operator.outputs[0] in constants:
-            sources[operator.outputs[0]] = operator.inputs[0]
-    found = {t: stored_constant(facts, s) for t, s in sources.items() if s in constants}
-    return {tensor: one for tensor, one in found.items() if one is not None}

@@ -5,11 +5,11 @@ from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
 
 from runtime.delegates.base import GraphFacts, Partition, Unsupported
-from runtime.delegates.gpu.builder import refusal
 from runtime.delegates.gpu.choose.cost import OperatorCosts
 from runtime.delegates.gpu.graph.graph import Custom
 from runtime.delegates.gpu.graph.simulation import Quantised, is_quantised, quantised_rows
 from runtime.delegates.gpu.lowering import families
+from runtime.delegates.gpu.lowering.treatment import refusal
 from runtime.delegates.gpu.settings.options import Options
 from runtime.errors import DelegateError
 from runtime.model.graph import Operator

@@ -5,7 +5,7 @@ the step's numbers, which the kernel gets as parameters. Every expression uses `
 steps repeats no work.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -213,3 +213,47 @@ def operands_of(node: Node, graph: Graph) -> list[Operand]:
             stride = round_up(value.channels) if value.is_constant else graph.layouts[operand].pixel_stride
             found.append(operand_of(value, output, stride, len(found)))
     return found
+
+
+_BOUNDS: Mapping[str, tuple[float | None, float | None]] = {
+    "SATURATE": (None, None),
+    "RELU": (0.0, None),
+    "RELU_SATURATED": (0.0, None),
+    "RELU6": (0.0, 6.0),
+    "RELU_N1_TO_1": (-1.0, 1.0),
+    "RELU_0_TO_1": (0.0, 1.0),
+}
+"""Steps that only bound a number: the range of levels takes their place."""
+
+
+@dataclass(frozen=True, slots=True)
+class Levels:
+    """One scale for a whole tensor; `low` and `high` are the bounds of levels less the zero point."""
+
+    scale: float
+    zero_point: int
+    low: int
+    high: int
+
+
+def rounded(steps: tuple[Step, ...], levels: Levels) -> tuple[Step, ...]:
+    """Append the step that rounds to levels; a preceding bound becomes part of it.
+
+    As in LiteRT's kernels, the bounds of a fused activation are rounded to levels themselves.
+    """
+    low, high = levels.low, levels.high
+    if steps and steps[-1].op in _BOUNDS:
+        least, most = _BOUNDS[steps[-1].op]
+        steps = steps[:-1]
+        low = low if least is None else max(low, round(least / levels.scale))
+        high = high if most is None else min(high, round(most / levels.scale))
+    with np.errstate(over="ignore"):  # a file may have a scale whose inverse is beyond float32: infinity
+        inverse = float(np.float32(1) / np.float32(levels.scale))
+    return (*steps, Step("SIMULATE", (), (inverse, float(low), float(high), levels.scale)))
+
+
+def quantized(levels: Levels) -> Step:
+    """Return the step of the operator QUANTIZE, which rounds as LiteRT's does."""
+    # LiteRT's own int32 sum wraps around where the zero point is negative: the greatest level, not the least.
+    beyond = levels.high if levels.zero_point < 0 else levels.low
+    return Step("QUANTIZE", (), (levels.scale, float(levels.low), float(levels.high), float(beyond)))

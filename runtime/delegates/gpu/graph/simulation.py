@@ -7,13 +7,14 @@ the partition tensors keep their own type: a DEQUANTIZE node reads an input, a Q
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
 
 import numpy as np
 
 from runtime.delegates.base import Array, GraphFacts, Unsupported
-from runtime.delegates.gpu.graph.graph import Custom, Kind, Step, shorten
+from runtime.delegates.gpu.graph.epilogue import Levels
+from runtime.delegates.gpu.graph.graph import Custom, Kind, shorten
 from runtime.delegates.gpu.graph.weights import Stored, WeightType, stored
 from runtime.model.graph import Operator, Quantization, Tensor
 from runtime.model.schema import BuiltinOperator as Op
@@ -47,30 +48,9 @@ _MOVES: frozenset[Kind] = frozenset({
 })  # fmt: skip
 """Operators whose results are elements of their inputs, or zero: rounded already where the scales agree."""
 
-_BOUNDS: Mapping[str, tuple[float | None, float | None]] = {
-    "SATURATE": (None, None),
-    "RELU": (0.0, None),
-    "RELU_SATURATED": (0.0, None),
-    "RELU6": (0.0, 6.0),
-    "RELU_N1_TO_1": (-1.0, 1.0),
-    "RELU_0_TO_1": (0.0, 1.0),
-}
-"""Steps that only bound a number: the range of levels takes their place."""
-
-
 _WRAPPING = float(1 << 30)
 """Levels of an output from which a bias is refused: half of int32's range, so that the products beside it
 have the other half. Larger, and sums may wrap around unnoticed; int16 has 2^15 levels on either side."""
-
-
-@dataclass(frozen=True, slots=True)
-class Levels:
-    """One scale for a whole tensor; `low` and `high` are the bounds of levels less the zero point."""
-
-    scale: float
-    zero_point: int
-    low: int
-    high: int
 
 
 def is_quantized(tensor: Tensor) -> bool:
@@ -288,26 +268,3 @@ def keeps_levels(kind: Kind, inputs: list[Tensor], output: Tensor) -> bool:
     return kind in _MOVES and all(
         levels_of(tensor) == levels_of(output) for tensor in inputs if tensor.type is output.type
     )
-
-
-def rounded(steps: tuple[Step, ...], levels: Levels) -> tuple[Step, ...]:
-    """Append the step that rounds to levels; a preceding bound becomes part of it.
-
-    As in LiteRT's kernels, the bounds of a fused activation are rounded to levels themselves.
-    """
-    low, high = levels.low, levels.high
-    if steps and steps[-1].op in _BOUNDS:
-        least, most = _BOUNDS[steps[-1].op]
-        steps = steps[:-1]
-        low = low if least is None else max(low, round(least / levels.scale))
-        high = high if most is None else min(high, round(most / levels.scale))
-    with np.errstate(over="ignore"):  # a file may have a scale whose inverse is beyond float32: infinity
-        inverse = float(np.float32(1) / np.float32(levels.scale))
-    return (*steps, Step("SIMULATE", (), (inverse, float(low), float(high), levels.scale)))
-
-
-def quantized(levels: Levels) -> Step:
-    """Return the step of the operator QUANTIZE, which rounds as LiteRT's does."""
-    # LiteRT's own int32 sum wraps around where the zero point is negative: the greatest level, not the least.
-    beyond = levels.high if levels.zero_point < 0 else levels.low
-    return Step("QUANTIZE", (), (levels.scale, float(levels.low), float(levels.high), float(beyond)))

@@ -10,9 +10,10 @@ from typing import Any, TypeAlias
 import numpy as np
 import pytest
 
-from runtime.delegates.gpu.builder import build_graph, refusal
+from runtime.delegates.gpu.builder import build_graph
 from runtime.delegates.gpu.graph.graph import Custom, Kind
 from runtime.delegates.gpu.lowering import families
+from runtime.delegates.gpu.lowering.treatment import refusal
 from runtime.delegates.partition import make_partition
 from runtime.model.graph import Operator
 from runtime.model.schema import BuiltinOperator as Op

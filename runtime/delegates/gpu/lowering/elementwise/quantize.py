@@ -9,8 +9,9 @@ import numpy as np
 
 from runtime.delegates.base import Unsupported
 from runtime.delegates.gpu.graph.element_type import ElementType
+from runtime.delegates.gpu.graph.epilogue import quantized
 from runtime.delegates.gpu.graph.graph import Graph, Node, Step
-from runtime.delegates.gpu.graph.simulation import is_quantized, levels_of, quantized
+from runtime.delegates.gpu.graph.simulation import is_quantized, levels_of
 from runtime.delegates.gpu.graph.work_groups import most_units
 from runtime.delegates.gpu.lowering import spec
 from runtime.delegates.gpu.lowering.elementwise import elementwise

@@ -6,9 +6,10 @@ import numpy as np
 
 from runtime.delegates.base import Unsupported
 from runtime.delegates.gpu.graph.element_type import ElementType
+from runtime.delegates.gpu.graph.epilogue import Levels
 from runtime.delegates.gpu.graph.graph import LANES, Node, ceil_div
 from runtime.delegates.gpu.graph.parameters import divisor
-from runtime.delegates.gpu.graph.simulation import Levels, levels_of
+from runtime.delegates.gpu.graph.simulation import levels_of
 from runtime.delegates.gpu.lowering import spec
 from runtime.delegates.gpu.lowering.matmul.batch_matmul.family import product_of, read, supports
 from runtime.delegates.gpu.lowering.matmul.batch_matmul.product import Product, start_of
