@@ -12,7 +12,7 @@ from runtime.errors import FarmRuntimeError
 from runtime.judge.agreement import Expected, judge
 from runtime.judge.rules import arithmetic_of, keeps_state, rule_for
 from runtime.measure.inputs import POOL_SIZE
-from runtime.measure.loading import Opener
+from runtime.measure.loading import Opener, Subject
 from runtime.measure.outputs import run_sets
 from runtime.measure.reference import ReferenceKind, make_reference
 from runtime.model.reader import read_model
@@ -40,7 +40,7 @@ def test_a_model_that_keeps_state_is_never_called_wrong(tmp_path, name, delegate
     model = read_model(data)
     assert keeps_state(model)
     opener = Opener.prepare(delegate, {})
-    found = run_sets(opener, str(path), sha256, {})
+    found = run_sets(Subject(opener, str(path), sha256, {}))
     reference = make_reference(str(path), sha256, {}, ReferenceKind.REFERENCE_KERNELS)
     peer = _xnnpack(str(path), sha256)
     runs = {} if peer is None else {"xnnpack": peer}
