@@ -92,7 +92,7 @@ def route_of(planned: PlannedSubgraph, signature: Signature) -> Route | None:
 
 def fillings(inputs: Sequence[TensorBuffer]) -> list[Event]:
     """Return the runs that fill the inputs of another run, which needs their results."""
-    return [event for event in dict.fromkeys(b.event for b in inputs) if event is not None]
+    return [event for event in dict.fromkeys(b.event or b.filling for b in inputs) if event is not None]
 
 
 def uses(outputs: Sequence[TensorBuffer]) -> list[Event]:
@@ -104,9 +104,9 @@ def uses(outputs: Sequence[TensorBuffer]) -> list[Event]:
 def attach(event: Event, inputs: Sequence[TensorBuffer], outputs: Sequence[TensorBuffer]) -> None:
     """Take over the events of the inputs, and give the run's own event to its outputs."""
     for buffer in inputs:
-        buffer.event, buffer.reader = None, event
+        buffer.be_read_by(event)
     for buffer in outputs:
-        buffer.event, buffer.reader = event, None
+        buffer.be_filled_by(event)
 
 
 def buffer_named(kind: str, buffers: Mapping[str, TensorBuffer], name: str) -> TensorBuffer:

@@ -39,7 +39,10 @@ class TensorBuffer:
         self._storage: Storage | None = storage
         self._dtype = dtype
         self._shape = shape
-        self.event: Event | None = None
+        self._event: Event | None = None
+        self.filling: Event | None = None
+        """The run that fills the buffer, known after another one has taken over its event. An event that the
+        caller has set is not kept so: with that one, the caller writes here after starting the run."""
         self.reader: Event | None = None
         """The last run that reads the buffer: a run that fills it begins behind that one's end."""
 
@@ -106,7 +109,7 @@ class TensorBuffer:
                 f"CopyFromImage: the picture is {found[0].name} {found[1]}, the buffer {self._dtype.name} "
                 f"{self._shape}; make one for it with create_from_cl_image"
             )
-        self.event = Event.create_from_opencl_event(images.copy_picture(image, target, self._shape[-1]))
+        self.be_filled_by(Event.create_from_opencl_event(images.copy_picture(image, target, self._shape[-1])))
 
     @classmethod
     def create_from_svm(cls, memory: object, dtype: DTypeLike, shape: tuple[int, ...]) -> TensorBuffer:
@@ -236,11 +239,28 @@ class TensorBuffer:
         """Another buffer over the same memory, without the event."""
         return TensorBuffer(self._existing("Duplicate"), self._dtype, self._shape)
 
+    @property
+    def event(self) -> Event | None:
+        """The event that the next run with the buffer as an input takes over."""
+        return self._event
+
+    @event.setter
+    def event(self, event: Event | None) -> None:
+        self._event, self.filling = event, None
+
+    def be_filled_by(self, event: Event) -> None:
+        """Have whoever reads the buffer wait for a run that was started."""
+        self._event, self.filling, self.reader = event, event, None
+
+    def be_read_by(self, event: Event) -> None:
+        """Have a run that fills the buffer begin behind one that was started and takes over its event."""
+        self._event, self.reader = None, event
+
     def wait(self) -> None:
         """Return when the run that fills the buffer is done. Raises its error where it failed."""
-        if self.event is not None:
+        if event := self._event or self.filling:
             # An event whose run failed is kept, so that every later reading raises as well.
-            self.event.wait()
+            event.wait()
             self.event = None
 
     def get_tensor_details(self) -> dict[str, Any]:

@@ -188,6 +188,22 @@ def test_the_output_of_a_run_is_the_input_of_the_next():
     assert between[0].read(4, np.float32).tolist() == [3] * 4
 
 
+def test_a_buffer_is_filled_before_it_is_read_though_a_started_run_reads_it_too():
+    models = [CompiledModel.from_buffer(adding(signature=False)) for _ in range(3)]
+    source, one, gate = filled(np.zeros((1, 4), np.float32)), filled(np.ones(4, np.float32)), Event()
+    between, *last = (model.create_output_buffers(0)[0] for model in models)
+    source.event = gate
+    models[0].run_async([source, one], [between])
+    ends = [model.run_async([between, one], [y]) for model, y in zip(models[1:], last, strict=True)]
+    assert between.event is None
+    source.write(np.full((1, 4), 4, np.float32))  # what the caller's own event stands for
+    threading.Timer(0.05, gate.signal).start()
+    assert between.read(4, np.float32).tolist() == [5] * 4
+    for end, y in zip(ends, last, strict=True):
+        end.wait()
+        assert y.read(4, np.float32).tolist() == [6] * 4
+
+
 def test_errors_of_a_run_come_out_of_its_event():
     compiled = CompiledModel.from_buffer(adding(signature=False))
     small = [TensorBuffer.create_managed(np.float32, (n,)) for n in (3, 4)]
