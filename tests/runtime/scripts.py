@@ -155,6 +155,16 @@ def put_and_get(litert: Any, model: bytes, values: list[np.ndarray]) -> list[np.
     return found
 
 
+def put_and_get_types(litert: Any, model: bytes, values: list[np.ndarray]) -> list[np.ndarray]:
+    """Return the results of the `get_TYPE` of each value after its `put_TYPE`."""
+    interpreter = litert.Interpreter(model_content=model, **_reference(litert))
+    found = []
+    for value in values:
+        interpreter.get_signature_runner(f"put_{value.dtype.name}")(x=value)
+        found.append(interpreter.get_signature_runner(f"get_{value.dtype.name}")()["value"])
+    return found
+
+
 def run_and_reset(litert: Any, model: bytes, value: np.ndarray) -> list[np.ndarray]:
     """Return the outputs of two invocations, and of one more after the variables were reset."""
     interpreter = litert.Interpreter(model_content=model, **_reference(litert))

@@ -71,15 +71,16 @@ def read_variable(op: OpContext) -> Kernel:
 
 @operator(Op.ASSIGN_VARIABLE, infer=lambda _op: (), stateful=True, note=_TYPES)
 def assign_variable(op: OpContext) -> Kernel:
-    """ASSIGN_VARIABLE: copy input 1 into the variable."""
+    """ASSIGN_VARIABLE: copy input 1 into the variable, which takes over its shape and type."""
     source = op.read(1)
 
     def run() -> None:
         variable = resource_of(op, Variable, "variable")
-        if variable.value is None or variable.value.shape != source.shape:
+        known = variable.value
+        if known is None or (known.shape, known.dtype) != (source.shape, source.dtype):
             # The plan reuses the memory of the source within the same run.
             variable.value = source.copy()
         else:
-            np.copyto(variable.value, source, casting="unsafe")
+            np.copyto(known, source)
 
     return run

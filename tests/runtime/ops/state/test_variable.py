@@ -29,18 +29,18 @@ def handle_of(b: Builder) -> int:
     return handle
 
 
-def reading(declared: tuple[int, ...]) -> tuple[Builder, list[int]]:
+def reading(declared: tuple[int, ...], dtype: type = np.float32) -> tuple[Builder, list[int]]:
     b = Builder()
-    value = b.tensor(np.float32, declared, name="value")
+    value = b.tensor(dtype, declared, name="value")
     b.operator(Op.READ_VARIABLE, [handle_of(b)], [value])
     return b, [value]
 
 
-def assigning(shape: tuple[int, ...]) -> tuple[Builder, list[int]]:
+def assigning(shape: tuple[int, ...], dtype: type = np.float32) -> tuple[Builder, list[int]]:
     b = Builder()
-    x = b.input(np.float32, shape)
+    x = b.input(dtype, shape)
     b.operator(Op.ASSIGN_VARIABLE, [handle_of(b), x], [])
-    done = b.tensor(np.float32, shape)
+    done = b.tensor(dtype, shape)
     b.operator(Op.NEG, [x], [done])
     return b, [done]
 
@@ -72,6 +72,24 @@ def test_interpreters_do_not_share_a_variable():
 def test_a_variable_of_another_shape_than_declared_is_an_error():
     with pytest.raises(InvocationError, match=r"output 0 became \[2\] where \[3\] is planned"):
         scripts.put_and_get(ours, stored((3,)), [f32(1, 2)])
+
+
+def of_two_types() -> bytes:
+    """Four entry points that share one variable: real numbers or integers are put into it, and read."""
+    types = (np.float32, np.int32)
+    puts = [Signature(f"put_{t.__name__}", i, (("x", 0),), (("done", 2),)) for i, t in enumerate(types)]
+    gets = [Signature(f"get_{t.__name__}", 2 + i, (), (("value", 0),)) for i, t in enumerate(types)]
+    graphs = [assigning((2,), t) for t in types] + [reading((2,), t) for t in types]
+    return several(*graphs, signatures=puts + gets)
+
+
+def test_a_variable_takes_over_the_type_of_the_value():
+    values = [f32(1.5, 2.5), np.int32([3, 4]), f32(5.5, 6.5)]
+    expected = call_in_litert("tests.runtime.scripts:put_and_get_types", of_two_types(), values)
+    found = scripts.put_and_get_types(ours, of_two_types(), values)
+    for mine, theirs, value in zip(found, expected, values, strict=True):
+        assert mine.dtype == theirs.dtype == value.dtype
+        np.testing.assert_array_equal(mine, theirs)
 
 
 def state() -> bytes:
