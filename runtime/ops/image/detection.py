@@ -71,7 +71,7 @@ def _shapes(op: OpContext) -> tuple[Shape, ...]:
 
 @custom_operator("TFLite_Detection_PostProcess", infer=_shapes)
 def detection_post_process(op: OpContext) -> Kernel:
-    """Decode the boxes, suppress, and write what is kept, best first, with zeros behind.
+    """Decode the boxes, suppress, and write what is kept, best first, and zeros elsewhere.
 
     Fast mode suppresses once, by each box's best score. Regular mode suppresses within each class, and keeps
     the best of all classes. Raises `ShapeError` for a box whose minimum is above its maximum.
@@ -80,6 +80,8 @@ def detection_post_process(op: OpContext) -> Kernel:
     reads = [_floats(op, i) for i in range(3)]
     outputs = [op.write(i) for i in range(4)]
     suppress = _regular if found.regular else _fast
+    # Fast mode leaves room for `max_classes` at each box, also where there are fewer classes.
+    each, room = (1, 1) if found.regular else (min(found.max_classes, found.num_classes), found.max_classes)
 
     def run() -> None:
         encodings, scores, anchors = (read() for read in reads)
@@ -91,11 +93,12 @@ def detection_post_process(op: OpContext) -> Kernel:
         chosen, classes, values = suppress(boxes, scores, found)
         for output in outputs:
             output.fill(0)
-        count = len(chosen)
-        outputs[0][0, :count] = boxes[chosen]
-        outputs[1][0, :count] = classes
-        outputs[2][0, :count] = values
-        outputs[3][0] = count // found.max_classes if not found.regular else count
+        count = len(chosen) // each
+        places = (np.arange(count)[:, None] * room + np.arange(each)).reshape(-1)
+        outputs[0][0, places] = boxes[chosen]
+        outputs[1][0, places] = classes
+        outputs[2][0, places] = values
+        outputs[3][0] = count
 
     return run
 

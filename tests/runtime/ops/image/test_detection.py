@@ -102,6 +102,17 @@ def test_several_classes_for_each_box_are_those_of_litert(regular):
     check(model(use_regular_nms=regular, max_classes_per_detection=3), [feed(seed=s) for s in range(3)])
 
 
+def test_a_box_has_room_for_more_classes_than_there_are():
+    file, feeds = model(max_classes_per_detection=6), [feed(seed=s) for s in range(3)]
+    expected = call_in_litert("tests.runtime.scripts:invoke_each", file, feeds, "BUILTIN")
+    for mine, theirs in zip(scripts.invoke_each(ours, file, feeds), expected, strict=True):
+        assert mine[3].tolist() == theirs[3].tolist() == [10]
+        for k in range(3):  # LiteRT leaves what follows the four classes of a box as it was
+            by_box, wanted = (outputs[k].reshape(10, 6, -1) for outputs in (mine, theirs))
+            np.testing.assert_allclose(by_box[:, :4], wanted[:, :4], rtol=1e-6, atol=1e-7)
+            assert not by_box[:, 4:].any()
+
+
 def test_a_box_upside_down_is_an_error_of_the_run():
     file = model(sign=-1)
     with pytest.raises(LiteRtError) as theirs:
