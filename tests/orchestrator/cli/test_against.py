@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from agent.wire.messages import Reason, ReasonCode
 from orchestrator.cli.budgets import Undecided, conclude, read
 from orchestrator.cli.changes import compared_with, earlier_of
 from orchestrator.config.home import FarmHome
@@ -105,6 +106,20 @@ def test_a_budget_on_the_ratio_is_judged_by_its_interval_and_ends_with_3(
     assert conclude("nightly", base, budgets, None, 0, None) == 5
     assert conclude("nightly", base, budgets, None, 0, None, Undecided.WARN) == 0
     assert "nothing to compare with: there is no earlier campaign" in capsys.readouterr().err
+
+
+def test_a_reason_is_one_annotation_and_no_command_of_its_own(
+    farm: Farm, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    (cell,) = farm.reading.cells("nightly")
+    reason = Reason(code=ReasonCode.RUNNER_ERROR, text="100%0A of\n ::add-mask::a\r\nb")
+    failed = replace(cell, status="failed", reason=reason, measurement=None)
+    assert conclude("nightly", [failed], read(["p50<=5ms"]), None, 0) == 3
+    note, annotation, _counts = capsys.readouterr().err.splitlines()
+    assert note.endswith(": 100%0A of  ::add-mask::a⟨U+000D⟩ b)")
+    assert annotation.startswith("::error title=budget::budget p50<=5ms no result: ")
+    assert annotation.endswith(": 100%250A of%0A ::add-mask::a%0D%0Ab)")
 
 
 def test_a_ratio_without_a_campaign_to_compare_with_is_refused() -> None:
