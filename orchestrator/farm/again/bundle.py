@@ -7,6 +7,7 @@ digests of what it was measured and judged by; `models.yaml` names the files bes
 import json
 import re
 import zipfile
+import zlib
 from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
@@ -131,9 +132,10 @@ def read_bundle(path: Path, folder: Path, most_bytes: int) -> Bundle:
                 holder[key] = str((folder / name).absolute())
             names = ("row", "cell_id", "device", "device_name", "environment")
             return Bundle(document, **{one: about[one] for one in names})
-    # `zipfile` raises `NotImplementedError` for unknown compressions, `RuntimeError` for encrypted members.
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, NotImplementedError, RuntimeError,
-            zipfile.BadZipFile, yaml.YAMLError) as error:  # fmt: skip
+    # `zipfile` raises `RuntimeError` for encrypted members and for forms that it lacks. It lets `zlib.error`
+    # through, and ends with `EOFError` where a member is cut off.
+    except (OSError, EOFError, ValueError, KeyError, TypeError, AttributeError, RuntimeError,
+            zipfile.BadZipFile, zlib.error, yaml.YAMLError) as error:  # fmt: skip
         raise UsageError(f"{path}: not a bundle that can be read: {error}") from error
 
 
@@ -149,6 +151,9 @@ def _sources(document: Mapping[str, Any]) -> Iterator[tuple[dict[str, Any], str]
 
 
 def _read(archive: zipfile.ZipFile, member: zipfile.ZipInfo, most_bytes: int) -> bytes:
+    # `zipfile` reads further forms, whose errors are others.
+    if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        raise UsageError(f"{member.filename}: packed in a form that no bundle has")
     # What the archive says of a size is not what it holds.
     with archive.open(member) as file:
         content = file.read(most_bytes + 1)
