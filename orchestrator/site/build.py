@@ -58,10 +58,11 @@ def build_site(farm: SiteSource, out_dir: Path, notes: Notes | None = None) -> P
     complete; parts of it whose content is the same are taken from it. Raises `UsageError` where `out_dir` is
     something other than a site, `FarmError` where the farm cannot be read.
     """
-    with collector_paused():
-        archive = Archive(farm)
-        parts = Parts.of(out_dir)
     with replaced_folder(out_dir, links.MANIFEST) as folder:
+        # Under the lock: while this build waited for another one, both the farm and the older site changed.
+        with collector_paused():
+            archive = Archive(farm)
+            parts = Parts.of(out_dir)
         _Writer(farm, archive, folder, parts, notes or Notes()).write()
     return out_dir / links.INDEX
 

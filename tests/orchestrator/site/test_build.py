@@ -17,7 +17,7 @@ from agent.wire.measurement import Latency
 from orchestrator.errors import FarmError
 from orchestrator.results.export import result_json
 from orchestrator.results.format import visible
-from orchestrator.site import links, parts
+from orchestrator.site import build, links, parts
 from orchestrator.site.build import build_site
 from orchestrator.site.shards import read_shard
 from runtime.common.statistics import MIN_UNITS
@@ -417,10 +417,29 @@ def test_a_part_is_another_one_where_what_pages_import_is(tmp_path, monkeypatch,
     assert parts._program.__wrapped__() != before
 
 
-def test_a_second_build_takes_over_what_is_unchanged_and_has_the_same_bytes(tmp_path):
-    def content(site: Path) -> dict[str, bytes]:
-        return {str(p.relative_to(site)): p.read_bytes() for p in site.rglob("*") if p.is_file()}
+def content(site: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(site)): p.read_bytes() for p in site.rglob("*") if p.is_file()}
 
+
+def test_a_build_that_waited_for_another_one_reads_the_farm_and_the_newer_site(tmp_path, monkeypatch):
+    lists = dict(FARM.cell_lists)
+    farm = HandMadeFarm((NEWEST,), lists, {})
+    site = build_site(farm, tmp_path / "site").parent
+    replaced_folder = build.replaced_folder
+
+    def after_another_build(target, marker):
+        monkeypatch.undo()
+        first, *others = lists[NEWEST.campaign_id]
+        lists[NEWEST.campaign_id] = (replace(first, level="standard"), *others)
+        build_site(farm, target)
+        return replaced_folder(target, marker)
+
+    monkeypatch.setattr(build, "replaced_folder", after_another_build)
+    build_site(farm, site)
+    assert content(site) == content(build_site(farm, tmp_path / "whole").parent)
+
+
+def test_a_second_build_takes_over_what_is_unchanged_and_has_the_same_bytes(tmp_path):
     # A cell of the older campaign shows a result of the newer one, so that its part would change.
     site = build_site(HandMadeFarm((NEWEST,), FARM.cell_lists, {}), tmp_path / "site").parent
     kept = site / links.cell_page(_cell("face_landmark", "gpu").cell_id)
