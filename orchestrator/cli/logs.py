@@ -47,8 +47,9 @@ class _Log:
 
     def show(self) -> bool:
         """Show new entries; True while the cell has not ended."""
-        cell_id, moments = self.farm.reading.history(self.prefix, self._newest)
-        cell = self.farm.reading.cell(cell_id)
+        # The cell first: of one that has ended, every event is there to be read.
+        cell = self.farm.reading.cell(self.prefix)
+        cell_id, moments = self.farm.reading.history(cell.cell_id, self._newest)
         for moment in moments:
             self._newest = moment.no
             self._moment(cell_id, moment)

@@ -16,6 +16,7 @@ from orchestrator.db.cells import running_attempts
 from orchestrator.db.devices import quarantine as recoveries
 from orchestrator.db.devices.quarantine import LostDevice
 from orchestrator.db.scheduling import ingest
+from orchestrator.farm.reading.cells import Reading
 from orchestrator.manifest.campaign import DeviceSelector
 from orchestrator.scheduling.lock import SchedulerLock
 from tests.orchestrator.asked import CPU, GPU, POCL, asked
@@ -166,6 +167,30 @@ def test_logs_tell_the_history_and_what_the_runner_wrote(call, shell, database):
         json.loads(line) for line in call(shell, "show", "--logs", cell.cell_id, "--json").out.splitlines()
     ]
     assert [line.get("kind", "log") for line in lines] == ["dispatched", "started", "finished", "log"]
+
+
+def test_a_cell_that_ends_while_it_is_followed_shows_its_last_events(
+    call, shell, database, scheduled, monkeypatch
+):
+    stock(database, asked(("m",)), FLEET)
+    (cell,) = cells(database)
+    job = dispatch(database, cell.cell_id)
+    looks = iter(range(9))
+
+    def between(read):
+        def ends_after_the_first_read(*arguments):
+            found = read(*arguments)
+            # The first is that of `farm show`, before it follows.
+            if next(looks) == 1:
+                with database.write() as session:
+                    ingest.apply(session, result(job), now())
+            return found
+
+        return ends_after_the_first_read
+
+    for name in ("cell", "history"):
+        monkeypatch.setattr(Reading, name, between(getattr(Reading, name)))
+    assert " finished" in call(shell, "show", "--logs", cell.cell_id, "-f").out
 
 
 def test_logs_of_a_running_cell_show_what_its_agent_told_of_its_output(call, shell, database, scheduled):
