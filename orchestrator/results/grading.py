@@ -91,11 +91,26 @@ class Vague:
     @property
     def seconds(self) -> float | None:
         """About how long the missing blocks take; None where the present ones do not tell."""
-        m = self.cell.measurement
-        own = [a.duration_ns for a in self.cell.attempts if a.state == "done" and a.duration_ns]
-        if m is None or not own or not m.blocks:
+        m, last = self.cell.measurement, last_attempt(self.cell)
+        if m is None or last is None or not m.blocks:
             return None
-        return own[-1] / 1e9 * (self.blocks_needed - len(m.blocks)) / len(m.blocks)
+        seconds, blocks = last
+        return seconds * (self.blocks_needed - len(m.blocks)) / blocks
+
+
+def last_attempt(cell: CellRecord) -> tuple[float, int] | None:
+    """Return the seconds of the attempt that measured a cell last, and how many of its blocks are of it; None
+    where nothing tells.
+    """
+    m = cell.measurement
+    took_ns = [a.duration_ns for a in cell.attempts if a.state == "done" and a.duration_ns]
+    if m is None or not took_ns:
+        return None
+    # A block has one process, and those of earlier attempts are not counted, unlike their blocks.
+    processes = m.settings.get("processes", "")
+    blocks = int(processes) if processes.isdecimal() else 0
+    blocks = blocks or len(m.blocks) or (0 if m.quality is None else m.quality.blocks)
+    return (took_ns[-1] / 1e9, blocks) if blocks else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from typing import Final, TypeAlias
 from orchestrator.results import format as text
 from orchestrator.results.answer import entries
 from orchestrator.results.answer.entries import ON_CPU, Placed, Title, missing, threads
-from orchestrator.results.grading import grade_of, p50_grade
+from orchestrator.results.grading import grade_of, last_attempt, p50_grade
 from orchestrator.results.records import CellRecord
 from orchestrator.results.speedups import SpeedUp, mean_speedup
 from orchestrator.results.wording import SIGNS, Footnotes
@@ -225,14 +225,10 @@ def _minutes(shown: Sequence[CellRecord], left: Mapping[str, SpeedUp]) -> int | 
         found = [left[cell.cell_id] for cell in arms if cell.cell_id in left]
         missing = max((one.blocks_needed or 0) - one.blocks for one in found)
         # The cold processes take the time of one block more.
-        block_s = sum(map(_took_s, arms)) / (1 + max(one.blocks for one in found))
+        took = [one for cell in arms if (one := last_attempt(cell)) is not None]
+        block_s = sum(arm_s / (1 + blocks) for arm_s, blocks in took)
         seconds += max(missing, 0) * block_s
     return max(1, round(seconds / 60)) if seconds else None
-
-
-def _took_s(cell: CellRecord) -> float:
-    """Seconds of a cell's last attempt that says so, else 0."""
-    return next((one.duration_ns / 1e9 for one in reversed(cell.attempts) if one.duration_ns), 0.0)
 
 
 def noted(notes: Footnotes) -> Iterator[str]:

@@ -14,6 +14,7 @@ from orchestrator.results.answer.layout import lines, width
 from orchestrator.results.format import known, percent, short_time
 from orchestrator.results.metrics import named
 from orchestrator.results.records import CellRecord
+from orchestrator.results.speedups import speedup
 from tests.orchestrator.cli.records import ended
 from tests.orchestrator.results.answered import DEMO, demo, failed, measured, wrong
 
@@ -45,6 +46,19 @@ def test_the_demo_fits_80_columns_and_16_lines():
     assert "\n".join(found) == GOLDEN
     assert len(found) <= 16
     assert max(map(width, found)) <= 80
+
+
+def test_the_minutes_are_of_the_blocks_of_each_arm_s_last_attempt():
+    """Each took 10 min for the last 9 of its 16 blocks, and the cold process, which takes as long as one."""
+    arms = [measured(delegate="litert", blocks=16), measured(ratio=1.03, blocks=16)]
+    last = replace(arms[0].attempts[0], duration_ns=600_000_000_000)
+    for number, arm in enumerate(arms):
+        own = arm.measurement.model_copy(update={"settings": {"processes": "9"}})
+        arms[number] = replace(arm, measurement=own, attempts=(arm.attempts[0], last))
+    (found,) = [one for one in shown(*arms) if "farm refine" in one]
+    missing = speedup(arms[1], arms[0]).blocks_needed - 16
+    assert missing > 0
+    assert f"~{2 * missing} min" in found
 
 
 def excluded(model: str, delegate: str) -> CellRecord:

@@ -140,3 +140,17 @@ def test_the_time_follows_from_what_its_blocks_took() -> None:
     assert isinstance(found, Vague)
     assert (found.blocks_needed, found.seconds) == (16, pytest.approx(120.0))
     assert replace(found, cell=replace(one, attempts=())).seconds is None
+
+
+def test_a_block_took_what_those_of_the_last_attempt_took() -> None:
+    """Of 16 blocks, the last attempt measured 12: earlier ones were there before it."""
+    attempts = tuple(
+        AttemptRecord("a", n, "host-cpu", state, None, None, None, duration_ns=seconds * 10**9)
+        for n, (state, seconds) in enumerate((("done", 40), ("done", 120), ("failed", 1)))
+    )
+    one = replace(of("net", 0.0999, blocks=16), attempts=attempts)
+    assert one.measurement is not None
+    own = one.measurement.model_copy(update={"settings": {"processes": "12"}})
+    ((found,), _) = vague_cells([replace(one, measurement=own)], None, None)
+    assert isinstance(found, Vague)
+    assert (found.blocks_needed, found.seconds) == (40, pytest.approx(240.0))
