@@ -15,7 +15,7 @@ from benchmarks.output import table
 from orchestrator.manifest.plans import LEVELS
 from orchestrator.results.change_estimates import Estimate, unpaired
 from orchestrator.results.device_noise import Controls, DeviceNoise, spread_of
-from runtime.common.statistics import estimate, quantile_for
+from runtime.common.statistics import estimate, freedom_of, quantile_for
 from runtime.common.verdict import verdict
 
 SESSION_SD: Final = 0.02
@@ -52,7 +52,7 @@ def sessions(seed: int, plan: MeasurePlan, noise: Noise, slower_by: float, trial
         variances = [((one.half or 0.0) / quantile_for(one.units)) ** 2 for one in (first, second)]
         log = first.centre - second.centre - math.log1p(slower_by)
         spread = spread_of(Controls(), device, device)
-        found.append(unpaired(log, [(v, blocks - 1) for v in variances], spread))
+        found.append(unpaired(log, [(v, freedom_of(blocks)) for v in variances], spread))
     return found
 
 

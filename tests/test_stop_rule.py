@@ -8,10 +8,13 @@ import pytest
 from agent.attempt.files import ProcessReport
 from agent.runner.judge.blocks import block_figures
 from agent.wire.measurement import ProcessSamples, TimedSlice
+from benchmarks import statistics_of_sessions
 from benchmarks.noisy_blocks import CALM, DEMO, ROUNDS, Noise, block_logs, slice_medians
 from benchmarks.statistics import outcomes, share
 from benchmarks.statistics_of_sessions import sessions, share_called
 from orchestrator.manifest.plans import LEVELS
+from orchestrator.results.change_estimates import Variance
+from runtime.common.statistics import freedom_of
 
 TRIALS = 400
 
@@ -46,6 +49,17 @@ def test_a_difference_of_a_tenth_is_found(level: str, least: float) -> None:
     found = outcomes(8, LEVELS[level], CALM, 0.10, TRIALS)
     assert share(found, "faster") >= least
     assert share(found, "slower", "same") == 0.0
+
+
+def test_sessions_are_compared_by_the_interval_of_the_product(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of ten blocks, whose trimmed mean has five degrees of freedom."""
+    found: list[list[Variance]] = []
+    monkeypatch.setattr(
+        statistics_of_sessions, "unpaired", lambda _log, variances, _spread: found.append(variances)
+    )
+    sessions(9, LEVELS["publish"], CALM, 0.0, 1)
+    ((first, second),) = found
+    assert first[1] == second[1] == freedom_of(10) == 5
 
 
 def test_sessions_that_differ_are_no_difference_of_their_cells():
