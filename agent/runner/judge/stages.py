@@ -6,6 +6,7 @@ from typing import Final
 
 from agent.wire.measurement import DeviceTime, InitStages, MemoryStages, ProcessSamples, StartStages, Transfer
 from runtime.common.stages import STAGES
+from runtime.measure.benchmark import untimed_before
 
 DEVICE_BUSY: Final = "device_busy"
 """The name under which a process says why its device told no times."""
@@ -58,7 +59,9 @@ def cpu_time(timed: Sequence[ProcessSamples]) -> float | None:
     slices = [its for its in kept if its]
     if not slices or any(one.cpu_ns is None for its in slices for one in its):
         return None
-    return fmean(median((one.cpu_ns or 0) / one.runs for one in its) for its in slices) / 1e6
+    # The counters of a slice also hold the invokes in front of it that are not timed.
+    invokes = (((one.cpu_ns or 0) / (one.runs + untimed_before(one.runs)) for one in its) for its in slices)
+    return fmean(map(median, invokes)) / 1e6
 
 
 def device_time(timed: Sequence[ProcessSamples], unseen: Mapping[str, str]) -> DeviceTime:
