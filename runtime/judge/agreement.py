@@ -366,7 +366,8 @@ class _Comparison:
             return ""
         factor = self.expected.amplification(self.i, self.k)
         by = f" by {factor:.2g}" if factor else ""
-        return f"{AMPLIFIES}{by}: honest runs differ by {apart / deviation:.0%}{_OTHER_INPUTS}"
+        how = f"by {apart / deviation:.0%}" if deviation else "from a reference of zeros"
+        return f"{AMPLIFIES}{by}: honest runs differ {how}{_OTHER_INPUTS}"
 
     def _mistakable(self, known: NDArray[np.bool_], r: figures.Reals, y: figures.Reals) -> str:
         """Return what an output within its bounds could be as well; empty where it is the right one alone."""

@@ -257,6 +257,15 @@ def test_a_model_that_amplifies_rounding_is_not_judged_and_never_called_wrong():
     assert judge(Expected([[r]], [FLOAT], runs), [[y]], rule).verdict == "fail"
 
 
+def test_a_reference_of_zeros_from_which_honest_runs_differ_is_not_judged():
+    r = np.random.default_rng(2).normal(0, 1, 500).astype(np.float32)
+    nothing = np.zeros_like(r)
+    runs = {"xnnpack": [[r], [scattered(r, 0.1, 3)]], "moved": [[r], [nothing]]}
+    judged = judge_each(Expected([[r], [nothing]], [FLOAT], runs), [[r], [nothing]], SCATTER)[0]
+    assert judged.verdict == "pass", "the set of values is judged"
+    assert "rounding: honest runs differ from a reference of zeros; give it natural ones" in judged.note
+
+
 def test_a_set_in_which_honest_runs_agree_is_judged_by_what_is_usual_in_the_others():
     sets = [np.random.default_rng(seed).normal(0, 1, 500).astype(np.float32) for seed in range(4)]
     runs = {"xnnpack": [[scattered(r, 0.03, 20 + k) if k else r] for k, r in enumerate(sets)]}
