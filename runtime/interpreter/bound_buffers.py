@@ -54,8 +54,8 @@ class BoundBuffers:
         name, subgraph = f"Tensor {tensor.index} ({tensor.name!r})", planned.subgraph
         if tensor.index not in (*subgraph.inputs, *subgraph.outputs):
             raise RuntimeError(f"{name} is neither an input nor an output; only these can have a buffer.")
-        self._left.discard(tensor.index)
         if buffer is None:
+            self._left.discard(tensor.index)
             self._buffers.pop(tensor.index, None)
             return
         wanted = np.dtype(public_dtype(tensor))
@@ -71,6 +71,7 @@ class BoundBuffers:
             raise RuntimeError(
                 f"{name} takes {needed} bytes, and its buffer has {buffer.storage.size}; make it larger."
             )
+        self._left.discard(tensor.index)
         self._buffers[tensor.index] = buffer
 
     def run(

@@ -115,6 +115,22 @@ def test_a_quantised_tensor_takes_a_buffer_of_real_numbers(quantization, folder)
     np.testing.assert_array_equal(target.read(64, np.float32), 2.0)
 
 
+def test_a_refused_buffer_leaves_an_output_in_the_buffer_that_it_has(folder):
+    ours = interpreter(folder, dense())
+    ours.allocate_tensors()
+    y, target = ours.get_output_details()[0]["index"], TensorBuffer.create_managed(np.float32, SHAPE)
+    ours.set_tensor(0, X)
+    ours.set_buffer_handle(y, target)
+    ours.set_allow_buffer_handle_output(True)
+    ours.invoke()
+    with pytest.raises(RuntimeError, match="its buffer holds int32"):
+        ours.set_buffer_handle(y, TensorBuffer.create_managed(np.int32, SHAPE))
+    with pytest.raises(RuntimeError, match=rf"alone; call ensure_tensor_data_is_readable\({y}\)"):
+        ours.get_tensor(y)
+    ours.ensure_tensor_data_is_readable(y)
+    np.testing.assert_array_equal(ours.get_tensor(y), results(target))
+
+
 def test_what_cannot_be_bound_is_refused():
     ours = Interpreter(model_content=dense())
     y = ours.get_output_details()[0]["index"]
