@@ -1,5 +1,6 @@
 """Samples as arrays: a .npz of inputs with labels, or with the outputs that they should have."""
 
+import math
 import zipfile
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -65,11 +66,11 @@ class _Column:
             shape, is_fortran, self.dtype = read(stream)
         except ValueError as error:
             raise DataError(f"{self._where} is no array: {error}") from error
-        if self.dtype.hasobject or is_fortran or not shape:
+        if self.dtype.hasobject or is_fortran or not shape or min(shape) < 0:
             raise DataError(f"{self._where} is no plain array of samples [n, ...]")
         self.count, self.shape = int(shape[0]), tuple(int(n) for n in shape[1:])
-        self._bytes = int(np.prod(self.shape, dtype=np.int64)) * self.dtype.itemsize
-        if not 0 <= self._bytes <= _LARGEST_SAMPLE:
+        self._bytes = math.prod(self.shape) * self.dtype.itemsize
+        if self._bytes > _LARGEST_SAMPLE:
             raise DataError(f"{self._where}: a sample of {self._bytes} bytes; at most {_LARGEST_SAMPLE}")
 
     def take(self) -> Array:

@@ -112,6 +112,16 @@ def test_an_array_that_ends_too_early_or_is_too_large_is_refused(tmp_path, monke
             cut.writestr(name, whole.read(name)[: -4 if name == "x.npy" else None])
     with pytest.raises(DataError, match="'x' ends before its last sample"):
         right_ones(tmp_path, "cpu", relu(tmp_path), tmp_path / "cut.npz")
+    for shape, said in (
+        ((4, 2**62, 4), f"a sample of {2**66} bytes"),
+        ((4, -1, -3), "no plain array of samples"),
+    ):
+        with zipfile.ZipFile(tmp_path / "huge.npz", "w") as huge, huge.open("x.npy", "w") as file:
+            np.lib.format.write_array_header_1_0(
+                file, {"descr": "<f4", "fortran_order": False, "shape": shape}
+            )
+        with pytest.raises(DataError, match=said):
+            tensors.Arrays(tmp_path / "huge.npz").column("x")
     monkeypatch.setattr(tensors, "_LARGEST_SAMPLE", 8)
     with pytest.raises(DataError, match="a sample of 12 bytes; at most 8"):
         right_ones(tmp_path, "cpu", relu(tmp_path), path)
