@@ -34,6 +34,8 @@ def graph_file(graph: str) -> Iterator[Path]:
             while size:
                 # "pread" leaves the descriptor's own position as its owner has it.
                 part = os.pread(number, min(size, 1 << 20), offset)
+                if not part:
+                    raise FlagError(f"--graph={graph}: the file ends at {offset} bytes, shorter than it was")
                 copy.write(part)
                 offset, size = offset + len(part), size - len(part)
         except OSError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 from importlib.metadata import entry_points
@@ -340,7 +341,7 @@ def test_the_state_is_printed_and_what_ran_where_is_litert_s_message(tmp_path, c
         assert "kTfLiteMemNone" in {kind for kind, _ in edges.values()}
 
 
-def test_a_part_of_an_open_file_is_run_and_its_outputs_are_an_example(graph, tmp_path, capsys):
+def test_a_part_of_an_open_file_is_run_and_its_outputs_are_an_example(graph, tmp_path, capsys, monkeypatch):
     from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
     packed, values, out = tmp_path / "packed", tmp_path / "in.raw", tmp_path / "out.pb"
@@ -351,7 +352,16 @@ def test_a_part_of_an_open_file_is_run_and_its_outputs_are_an_example(graph, tmp
         words = [f"--graph=fd:{file.fileno()}:6:{len(model)}", f"--input_layer_value_files=t0:{values}"]
         assert main([*words, *QUICK, f"--output_proto_filepath={out}"]) == 0
         assert main([f"--graph=fd:{file.fileno()}:7:{len(model) + 6}"]) == 2
-    assert f"the file has {len(model) + 12} bytes" in capsys.readouterr().err
+        assert f"the file has {len(model) + 12} bytes" in capsys.readouterr().err
+        read = os.pread
+
+        def shrinking(*args: int) -> bytes:
+            os.truncate(packed, 100)
+            return read(*args)
+
+        monkeypatch.setattr(os, "pread", shrinking)
+        assert main([words[0]]) == 2
+    assert "the file ends at 100 bytes, shorter than it was" in capsys.readouterr().err
     file = descriptor_pb2.FileDescriptorProto(name="example.proto", package="e", syntax="proto3")
     shapes = {
         "Floats": [("value", 1, "FLOAT", 3)], "Feature": [("float_list", 2, "Floats", 1)],
