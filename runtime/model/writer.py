@@ -193,7 +193,9 @@ def _options(expected: OptionsTable, options: Mapping[str, Any]) -> _Table:
 
 def _quantization(q: graph.Quantization) -> _Table:
     fields: dict[int, _Field] = {2: _Vector("f", q.scales), 3: _Vector("q", q.zero_points)}
-    if q.blocks is not None:
+    if q.is_custom:
+        fields |= {4: _Scalar("B", int(QuantizationDetails.CUSTOM)), 5: {}}
+    elif q.blocks is not None:
         several = bool(q.blocks.quantized_dimensions)
         kind = QuantizationDetails.MULTI_AXIS if several else QuantizationDetails.BLOCKWISE
         details: dict[int, _Field] = {

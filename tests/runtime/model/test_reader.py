@@ -56,6 +56,7 @@ def rich_model() -> Model:
     s = b.tensor(np.float32, (7,))
     b.operator(BuiltinOperator.CUSTOM, [x, -1], [s], custom_code="Mine")
     b.operators[-1] = dataclasses.replace(b.operators[-1], custom_options=b"\x01\x02")
+    b.tensor(np.int8, (2, 2), Quantization((0.5,), (0,), is_custom=True))
     model = b.model([q, s], [Signature("serve", 0, (("image", x),), (("levels", q), ("own", s)))])
     return dataclasses.replace(model, metadata={"min_runtime_version": b"1.5.0\0", "empty": b""})
 
@@ -202,10 +203,10 @@ BROKEN = {
     "made_twice": (replaced(operators={1: {"outputs": (3,)}}), "output 3 't3' is already made"),
     "overwrites_constant": (replaced(operators={1: {"outputs": (1,)}}), "already a constant"),
     "output_not_made": (replaced(subgraph={"outputs": (11,), "operators": ()}), "made by no operator"),
-    "outputs_outside": (replaced(subgraph={"outputs": (77,)}), "outside its 12 tensors"),
+    "outputs_outside": (replaced(subgraph={"outputs": (77,)}), "outside its 13 tensors"),
     "signature_tensor": (
         replaced(signatures=(Signature("s", 0, (("a", 50),), ()),)),
-        "'a' is tensor 50 of 12",
+        "'a' is tensor 50 of 13",
     ),
     "signature_subgraph": (replaced(signatures=(Signature("s", 3, (), ()),)), "subgraph 3 of 1"),
     "signature_twice": (replaced(signatures=(Signature("s", 0, (), ()),) * 2), "defined twice"),
