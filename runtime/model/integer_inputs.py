@@ -54,8 +54,8 @@ def _largest(graph: Subgraph, index: int) -> int | None:
                 elif place == 0 and operator.opcode in _KEEP_VALUES:
                     waiting += [out for out in operator.outputs if out not in seen]
                     seen.update(operator.outputs)
-                elif operator.opcode in _COMPARE:
-                    counts.append(_compared(graph.tensors[operator.inputs[1 - place]]))
+                elif operator.opcode in _COMPARE and (other := _operand(graph, operator, 1 - place)):
+                    counts.append(_compared(other))
                 elif operator.opcode is Op.CAST and graph.tensors[operator.outputs[0]].type not in _INTEGERS:
                     counts.append(_TRUTH)
                 else:
@@ -66,12 +66,20 @@ def _largest(graph: Subgraph, index: int) -> int | None:
 
 def _table(graph: Subgraph, operator: Operator, place: int) -> int | None:
     """Return how many rows the table has whose rows this operand names; None where it names none."""
+    axis: int
     if operator.opcode is Op.EMBEDDING_LOOKUP and place == 0:
-        return graph.tensors[operator.inputs[1]].shape[0]
-    if operator.opcode is Op.GATHER and place == 1:
-        axis: int = operator.options.get("axis", 0)
-        return graph.tensors[operator.inputs[0]].shape[axis]
-    return None
+        table, axis = _operand(graph, operator, 1), 0
+    elif operator.opcode is Op.GATHER and place == 1:
+        table, axis = _operand(graph, operator, 0), operator.options.get("axis", 0)
+    else:
+        return None
+    return table.shape[axis] if table and -len(table.shape) <= axis < len(table.shape) else None
+
+
+def _operand(graph: Subgraph, operator: Operator, place: int) -> Tensor | None:
+    """Return an operand of an operator; None where the file leaves it out."""
+    index = operator.inputs[place] if 0 <= place < len(operator.inputs) else -1
+    return graph.tensors[index] if index >= 0 else None
 
 
 def _compared(other: Tensor) -> int:

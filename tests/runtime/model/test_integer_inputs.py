@@ -50,6 +50,23 @@ def test_the_rows_count_where_a_mask_is_made_of_the_ids_too() -> None:
     assert integer_ranges(graph_of(b, [mask, out])) == {"ids": (0, 8)}
 
 
+@pytest.mark.parametrize(
+    ("opcode", "left_out"),
+    [
+        (Op.LESS, lambda x: [x]),
+        (Op.LESS, lambda x: [-1, x]),
+        (Op.EMBEDDING_LOOKUP, lambda x: [x]),
+        (Op.GATHER, lambda x: [-1, x]),
+    ],
+    ids=["compared alone", "compared with nothing", "rows of nothing", "gathered from nothing"],
+)
+def test_an_operand_that_the_file_leaves_out_tells_no_range(opcode, left_out) -> None:
+    b = Builder()
+    ids, out = b.input(I32, (3,), name="ids"), b.tensor(F32, (3, 2))
+    b.operator(opcode, left_out(ids), [out])
+    assert integer_ranges(graph_of(b, [out])) == {}
+
+
 ZOO = {
     "hf_distil_whisper_small_no_cache": {"serving_default_args_1": (0, 51863)},
     "hf_distilbert": {"serving_default_args_0": (0, 30521), "serving_default_args_1": (0, 1)},
