@@ -49,6 +49,12 @@ _CODES: Final[Mapping[TensorType, str]] = {
     TensorType.INT32: "i4",
     TensorType.INT4: "p4",
 }
+_LIMITS: Final[Mapping[str, float]] = {
+    "f4": 3e38, "f2": 65504.0, "i1": 127.0, "u1": 255.0, "i2": 32767.0, "i4": 2.0**31 - 128, "p4": 7.0
+}  # fmt: skip
+"""Largest size of a scaled value, by code: of each type's values the largest, but 3e38 is just below that of
+float32, and "i4" has the largest float32 below 2^31, as the generator clips in single precision."""
+
 LAYERS: Final[Mapping[BuiltinOperator, tuple[int, int]]] = {
     BuiltinOperator.CONV_2D: (1, 2),
     BuiltinOperator.DEPTHWISE_CONV_2D: (1, 2),
@@ -80,8 +86,7 @@ class Hole:
 
     def scale(self, factor: float) -> None:
         """Multiply every value by `factor`, within what the type holds."""
-        # The largest of int8, int4 and float16; 3e38 is just below the largest float32.
-        limit = {"i1": 127.0, "p4": 7.0, "f2": 65504.0}.get(self.code, 3e38)
+        limit = _LIMITS[self.code]
         self.mean, self.std = _single(self.mean * factor), _single(self.std * factor)
         low, high = (float(np.clip(v * factor, -limit, limit)) for v in (self.low, self.high))
         whole = self.code[0] != "f"

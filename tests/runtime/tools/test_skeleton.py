@@ -6,12 +6,13 @@ import os
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from runtime.api.interpreter import Interpreter
 from runtime.model.reader import read_model
 from runtime.model.schema import BuiltinOperator
 from runtime.tools.skeleton import calibrated, strip
-from tests.runtime.models import Builder
+from tests.runtime.models import Builder, per_tensor
 from tests.services.forks import run
 
 
@@ -64,6 +65,21 @@ def test_calibration_keeps_the_outputs_of_the_original_size():
     scaled = np.sqrt(np.mean(output(calibrated(strip(data)).restored()) ** 2))
     assert plain / wanted > 100
     assert 0.2 < scaled / wanted < 5
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int16, np.int32], ids=lambda t: t.__name__)
+def test_scaled_integers_stay_within_their_type(dtype):
+    most, rng = np.iinfo(dtype).max, np.random.default_rng(3)
+    b = Builder()
+    x, y = b.input(np.float32, (1, 64)), b.tensor(np.float32, (1, 64))
+    weights = rng.integers(most // 4, most // 2, (64, 64)).astype(dtype)
+    b.operator(BuiltinOperator.FULLY_CONNECTED, [x, b.constant(weights, per_tensor(0.1)), -1], [y])
+    stripped = strip(b.write([y]))
+    (hole,) = stripped.holes
+    hole.scale(5.0)
+    restored = np.frombuffer(stripped.restored(), dtype, hole.count, hole.offset)
+    assert restored.min() > most // 4, "none has wrapped"
+    assert restored.max() > most * 0.99
 
 
 def test_indices_masks_and_special_values_are_kept():
