@@ -87,7 +87,8 @@ def evaluate(
             lambda name, done, count: say(f"{name}: {done} of {count} samples ..."), shapes,
         )  # fmt: skip
         if page is not None:
-            page.write_text(printed.page(found, ", ".join(file.name for file in files), max_drop))
+            text = printed.page(found, ", ".join(file.name for file in files), max_drop)
+            page.write_text(text, encoding="utf-8")
     answer(printed.document(found, max_drop), printed.lines(found, max_drop), as_json)
     if any(one.why_not or one.verdict == "fail" for one in found):
         raise typer.Exit(1)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -50,6 +52,17 @@ def test_variants_are_compared_on_the_same_pictures_and_a_drop_is_judged(place):
     page = (place / "page.html").read_text()
     assert "class 3 (right)" in page
     assert "<circle" in page
+
+
+def test_the_page_is_utf_8_in_every_locale(place):
+    farm = [Path(sys.executable).with_name("farm"), "model", "eval", "good.tflite", "--data", "pictures"]
+    ended = subprocess.run(
+        [*farm, "--delegate", "cpu", "--page", "page.html"],
+        env={**os.environ, "PYTHONWARNDEFAULTENCODING": "1"},
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert "model_eval/verb.py" not in ended.stderr, "EncodingWarning"
+    assert (place / "page.html").read_text("utf-8")
 
 
 def test_a_model_that_fails_stands_with_its_reason_and_the_others_go_on(place):
