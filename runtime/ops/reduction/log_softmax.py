@@ -96,7 +96,7 @@ def _of_signed(op: OpContext, x: Array, y: Array) -> Kernel:
         below = x.max(axis=1, keepdims=True).astype(np.int64) - x
         logarithm = _log(table[below].sum(axis=1, keepdims=True))
         least = multiply_by_quantized_multiplier(logarithm + _INT32_MIN, back, back_shift)
-        difference = wide[np.minimum(below, 255)] - logarithm
+        difference = wide[below] - logarithm
         levels = rounding_shift_right(difference, 31 - _INTEGER_BITS - _OUT_BITS) + high
         # Below `least` the difference of the logarithms would leave int32.
         known = -below > np.maximum(-radius - 1, least)
