@@ -129,8 +129,13 @@ def compare_runs(
     keys = list(dict.fromkeys((*first, *second)))
     compared = estimates(first, second, keys)
     voids = {key: _voids(first.get(key), second.get(key), names) for key in keys}
-    # Void cells get no verdict, and must not make it harder for the others to get one.
-    p_values = {key: found.p for key, found in compared.items() if found is not None and not voids[key]}
+    # What is void, or one result in both runs, is not judged by its probability, and must not make it harder
+    # for the others to get a verdict.
+    p_values = {
+        key: found.p
+        for key, found in compared.items()
+        if found is not None and not voids[key] and not _is_one(first.get(key), second.get(key))
+    }
     adjusted = _adjusted({key: p for key, p in p_values.items() if p is not None})
     changes = []
     for key in keys:

@@ -313,6 +313,14 @@ def test_one_result_in_both_runs_is_said_to_be_reused() -> None:
     assert "reused" in change.why, "to measure it again takes more than its grade"
 
 
+def test_reused_results_hide_no_difference_of_those_that_were_measured() -> None:
+    before, after = ([factor * ms for ms in (9.7, 10.3, 10.0, 9.8, 10.2)] for factor in (1.0, 1.05))
+    kept = {(str(i),): measured(STEADY, f"a{i}") for i in range(20)}
+    again = {key: replace(one, cell_id=f"b{key[0]}", reused_from=one.cell_id) for key, one in kept.items()}
+    report = compare_runs({KEY: measured(before), **kept}, {KEY: measured(after, "b"), **again})
+    assert [change.verdict for change in report.changes] == ["slower", *["same"] * len(kept)]
+
+
 def blocks(median: float, ci95: tuple[float, float], **more: object) -> Ratio:
     values = {"baseline_id": baseline_id("cpu", {}), "device_id": "host-cpu", "blocks": 5, "seed": 1}
     return Ratio.model_validate({"against": "x", "median": median, "ci95": ci95, **values, **more})
