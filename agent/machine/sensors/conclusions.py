@@ -43,7 +43,10 @@ def conclude(sensor: Sensor, values: Values, arms: int = 1) -> tuple[Disturbance
     """Judge a sensor's readings in one window; `arms`: the measured processes on its part."""
     if sensor.quantity is Quantity.PROCESSES:
         values = [value - arms for value in values]
-    rows = (row for row in CONCLUSIONS if row.quantity is sensor.quantity)
+    if sensor.quantity is Quantity.CLOCK:
+        # A GPU that waits for its host reports no clock at all.
+        values = [value for value in values if value > 0.0]
+    rows = (row for row in CONCLUSIONS if values and row.quantity is sensor.quantity)
     return tuple(found for row in rows if (found := row.judge(sensor, values)) is not None)
 
 
@@ -51,9 +54,7 @@ def disturbs(sensor: Sensor, values: Values, arms: int) -> str | None:
     """Say what of a GPU disturbed the slice in which it was read: its clock, or another process on it."""
     if sensor.quantity not in (Quantity.CLOCK, Quantity.PROCESSES):
         return None
-    running = [value for value in values if value > 0.0]
-    found = [one for one in conclude(sensor, running, arms) if one.invalidates] if running else []
-    return found[0].text if found else None
+    return next((one.text for one in conclude(sensor, values, arms) if one.invalidates), None)
 
 
 def _throttled_by(reasons: Throttle, why: str, *, invalidates: bool) -> Judgement:
@@ -81,11 +82,9 @@ def _slow_clock(sensor: Sensor, values: Values) -> Disturbance | None:
 
 
 def _moving_clock(sensor: Sensor, values: Values) -> Disturbance | None:
-    # A GPU that waits for its host reports no clock at all.
-    running = [value for value in values if value > 0.0]
-    if len(running) < FEWEST or pstdev(running) <= MOST_VARIATION * fmean(running):
+    if len(values) < FEWEST or pstdev(values) <= MOST_VARIATION * fmean(values):
         return None
-    return Disturbance(f"{sensor.name}: varied by {pstdev(running) / fmean(running):.0%}")
+    return Disturbance(f"{sensor.name}: varied by {pstdev(values) / fmean(values):.0%}")
 
 
 def _hot(sensor: Sensor, values: Values) -> Disturbance | None:

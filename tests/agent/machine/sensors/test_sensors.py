@@ -167,6 +167,8 @@ def sensor(quantity: Quantity, limit: float | None = None) -> Sensor:
         (Quantity.CLOCK, 1000.0, [1000.0] * 99 + [700.0],
          "it: below 75% of 1000 MHz in 1% of the readings", False),
         (Quantity.CLOCK, 1000.0, [700.0] * 100, "it: below 75% of 1000 MHz in 100% of the readings", True),
+        (Quantity.CLOCK, 1000.0, [0.0, 1000.0] * 5, None, False),
+        (Quantity.CLOCK, 1000.0, [0.0] * 5, None, False),
         (Quantity.CLOCK, None, [900.0, 1100.0] * 5, "it: varied by 10%", False),
         (Quantity.CLOCK, None, [0.0, 1000.0, 1000.0, 1010.0, 0.0], None, False),
         (Quantity.TEMPERATURE, 87.0, [60.0, 83.0], "it: 83 °C, where 87 °C slows it down", False),
