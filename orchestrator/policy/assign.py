@@ -91,6 +91,7 @@ class Occupancy:
 
     def free(self, group: str) -> bool:
         """Whether nothing that runs excludes the group."""
+        # Not taken, nothing below it taken (then it is above that), and nothing above it.
         return group not in self._taken | self._above and self._taken.isdisjoint(_above(group))
 
 
@@ -116,6 +117,7 @@ def assign(
     left = [cell for cell in waiting if cell.not_before_s <= now_s]
     chosen = []
     while left:
+        # Looked for anew each time: what was just assigned changes the shares that order the others.
         cell = min(left, key=lambda cell: _order(cell, given.get(cell.campaign_no, Share()), now_s))
         left.remove(cell)
         fits = [slot for slot in slots if slot.takes(cell)]
@@ -135,6 +137,7 @@ def charge(shares: dict[int, Share], cell: WaitingCell, now_s: float) -> None:
     """Count a cell as given, for its campaign and for its user's other ones."""
     own = shares.setdefault(cell.campaign_no, Share())
     for number, share in shares.items():
+        # Values change, and no key does: that is allowed while the items are read.
         if share.user == own.user:
             shares[number] = replace(share, user_served_s=share.user_served_s + cell.expected_s)
     given = shares[cell.campaign_no]
@@ -152,6 +155,7 @@ def _order(
     return (
         not cell.health,
         aged_rank(cell.rank, share, now_s),
+        # The user before the campaign: whoever divides the work into many campaigns gets no more time.
         share.user_served_s,
         share.served_s,
         cell.campaign_no,

@@ -196,6 +196,7 @@ def settle(
             return Settled(CellState.DONE, last.reason)
         case AttemptState.UNSUPPORTED:
             return Settled(CellState.UNSUPPORTED, last.reason)
+        # A runner that is being stopped may fail: the user's wish decides, and no failure is left behind.
         case AttemptState.CANCELLED | AttemptState.FAILED if cancel_asked:
             return Settled(CellState.CANCELLED, cancelled_reason())
         case AttemptState.CANCELLED if last.reason.code is ReasonCode.CANCELLED:
@@ -209,6 +210,7 @@ def settle(
 def _settle_failure(reason: Reason, failures: Sequence[AttemptEnd], retry: RetryRule) -> Settled:
     crashes = sum(end.reason.code in CRASHED for end in failures)
     again = reason.code in RETRIED or (reason.code in CRASHED and crashes < MAX_CRASHES)
+    # At the n-th failure, n - 1 of the `times` further attempts are used up.
     again = again and reason.code in retry.kinds and len(failures) <= retry.times
     if again and len(failures) < MAX_ATTEMPTS:
         return Settled(CellState.QUEUED, reason, RETRY_DELAYS_S[len(failures) - 1])
@@ -223,5 +225,6 @@ def device_verdict(end: AttemptEnd) -> bool | None:
     """Return True if an attempt's end shows that its device works, False that it fails, None if neither."""
     if end.reason.code in DEVICE_FAULTS:
         return False
+    # Wrong outputs were computed: the device has run the model to its end.
     worked = end.state in (AttemptState.DONE, AttemptState.UNSUPPORTED)
     return True if worked or end.reason.code is ReasonCode.WRONG_OUTPUT else None

@@ -113,6 +113,7 @@ def continued(stored: dict[str, Any] | None, rank: int, earlier: Refinement | No
     if stored is None:
         return Refining(earlier, None, rank, continues=True).stored
     before = Refining.read(stored)
+    # How the user asked for blocks outlasts the attempts; the blocks are those of the newest.
     until_decided = before.earlier.until_decided
     return replace(before, earlier=earlier.model_copy(update={"until_decided": until_decided})).stored
 

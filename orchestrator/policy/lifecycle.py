@@ -47,6 +47,7 @@ LIVE_ATTEMPT: Final = frozenset({AttemptState.DISPATCHED, AttemptState.RUNNING})
 """The states of an attempt under way: it holds its device."""
 
 CELL_MOVES: Final[Mapping[CellState, frozenset[CellState]]] = {
+    # A waiting cell may take a result over, get a late one, be cancelled, or lose its last device.
     CellState.QUEUED: frozenset({CellState.DISPATCHED}) | ENDED,
     CellState.DISPATCHED: frozenset({CellState.RUNNING, CellState.QUEUED}) | ENDED,
     CellState.RUNNING: frozenset({CellState.QUEUED}) | ENDED,
@@ -57,6 +58,7 @@ _ATTEMPT_ENDS = frozenset(
     {AttemptState.DONE, AttemptState.FAILED, AttemptState.UNSUPPORTED, AttemptState.CANCELLED}
 )
 ATTEMPT_MOVES: Final[Mapping[AttemptState, frozenset[AttemptState]]] = {
+    # The message of its start may be lost, or its agent may refuse the job.
     AttemptState.DISPATCHED: frozenset({AttemptState.RUNNING}) | _ATTEMPT_ENDS,
     AttemptState.RUNNING: _ATTEMPT_ENDS,
     AttemptState.FAILED: _ATTEMPT_ENDS - {AttemptState.FAILED},  # given up as lost before its result arrived

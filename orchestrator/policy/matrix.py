@@ -97,6 +97,7 @@ class CellSpec:
         """Digest that cells have in common which want other devices of one class; None without one."""
         if not is_class(self.target):
             return None
+        # By the line, which has no number: the target tells the cells of one class apart.
         return digest({"model": self.model, "delegate": self.delegate, "series": self.on(self.line).series})
 
     @property
@@ -166,6 +167,7 @@ def _targets(
     """Yield the devices that selectors name, then the classes, or the one target "-" without either."""
     each = [selector for selector in campaign.devices if selector.count is None]
     classes = [selector for selector in campaign.devices if selector.count is not None]
+    # Where all selectors count, `each` is empty, and no device is chosen by itself.
     chosen = [d for d in devices if not campaign.devices or any(matches(d, selector) for selector in each)]
     hosts = [device for device in chosen if delegate.kind in device.delegates]
     for device in hosts:
@@ -233,6 +235,7 @@ def _cell(
 
 
 def _check_names(selectors: Sequence[DeviceSelector], devices: Sequence[Device]) -> None:
+    # Names alone: what another selector does not find gives cells with the reason (`_no_host`).
     ids = sorted(device.device_id for device in devices)
     for selector in selectors:
         if selector.name is not None and not any(named(device, selector.name) for device in devices):

@@ -164,6 +164,7 @@ def plan_cells(
         taken = used[group]
         free = [device for device in seen[group] if device.device_id not in taken]
         cell = _planned(spec, free, environments, past, rules[spec.reuse or reuse])
+        # The cells of a class want different units: the result of one serves a single cell.
         if cell.reused is not None:
             taken.add(cell.reused.ingredients.device_id)
         planned.append(cell)
@@ -246,6 +247,7 @@ def expected_s(
     planned_s = _planned_s(plan)
     if not history:
         return planned_s
+    # Logarithms: twice the size is as near as half of it. An unknown size is 0.
     size = math.log(max(1, model_bytes))
     near = sorted(history, key=lambda one: abs(math.log(max(1, one.model_bytes)) - size))[:_SIMILAR_CELLS]
     return planned_s * median(one.seconds / _planned_s(one.plan) for one in near)

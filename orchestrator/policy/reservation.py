@@ -62,6 +62,7 @@ def require_share(
     """
     own = [one for one in held if one.by == by]
     current = next((one for one in own if one.device_id == device.device_id), None)
+    # Else the longest time, and the pause after it, would be evaded by one extension after another.
     if current is not None and until > current.until:
         raise UsageError(
             f"{device.device_id} is reserved {current}; its holder may end that earlier, an administrator "

@@ -75,6 +75,7 @@ class DeviceClass:
 
 def parse_line(line: str) -> DeviceClass:
     """Return the class that has this `line`. Raises `ValueError`."""
+    # The last slash: a value may have some.
     text, slash, kind = line.removeprefix(ANY).rpartition("/")
     if not is_class(line) or not slash:
         raise ValueError(f"no line of a class: {line!r}")
@@ -104,6 +105,7 @@ def class_target(selector: DeviceSelector, number: int) -> str:
 
 def class_line(target: str, delegate_kind: str) -> str:
     """Return the queue of the cells that want any device of a target's class, as `DeviceClass.line`."""
+    # A `#` within a value is encoded, so there is one.
     return f"{target.rpartition('#')[0]}/{delegate_kind}"
 
 

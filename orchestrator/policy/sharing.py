@@ -36,6 +36,7 @@ def left_out(
     """
     found: list[frozenset[str]] = [frozenset()] * len(models)
     for group in equal_hosts(devices):
+        # First the models that have a home: new ones then even out what those leave.
         at = {sha256: host for sha256 in models if (host := host_of(homes.get(sha256, ""))) in group}
         load = dict.fromkeys(group, 0)
         for host in at.values():
@@ -43,6 +44,7 @@ def left_out(
         everything = frozenset[str]().union(*group.values())
         for place, sha256 in enumerate(models):
             if sha256 not in at:
+                # Equal loads go by name: the same campaign is divided alike each time.
                 at[sha256] = min(load, key=lambda host: (load[host], host))
                 load[at[sha256]] += 1
             found[place] |= everything - group[at[sha256]]

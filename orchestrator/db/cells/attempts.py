@@ -50,11 +50,13 @@ def begin_together(
     Raises `IllegalMoveError` where a cell does not wait any more.
     """
     devices = {one.device_id: turn.device(one.device_id) for one in assignments}
+    # Once for each device: arms that share one have one epoch, and none makes a result of the others late.
     for device in devices.values():
         device.epoch += 1  # from now on a result of an earlier attempt on this device is late
     groups = [device.exclusion_group for device in devices.values()]
     if baseline_device_id is not None:
         groups.append(turn.device(baseline_device_id).exclusion_group)
+    # There is a joint one: only devices that can be leased together are compared (`policy.blocks`).
     group = joint_group(groups) or groups[0]
     count = len(assignments) + (baseline_device_id is not None)
     begun: list[tables.Attempt] = []
@@ -164,6 +166,7 @@ def end(turn: Turn, rows: AttemptRows, moves: Moves, now: datetime) -> None:
     turn.tell(AttemptEnded(attempt.exclusion_group, moves.attempt.reason.code.value, now))
     if was_live:
         # `begin` charged the expected time: the actual time replaces it.
+        # Arms take turns for the whole time of their runner: each is charged its part.
         taken_s = (now - attempt.dispatched_at).total_seconds() / attempt.arms
         turn.charge(cell.campaign_no, taken_s - cell.expected_s)
     if moves.withdraws:

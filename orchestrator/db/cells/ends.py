@@ -79,6 +79,7 @@ def finish_all(
         cell.reason_text = reason.text
         cell.ended_at = now
         cell.not_before = None
+        # A refinement placed it by how vague its model is: its own place comes back.
         if cell.refines is not None:
             cell.rank, cell.refines = Refining.read(cell.refines).rank, None
         events.add(turn, cell, kind, text, now)
@@ -108,8 +109,10 @@ def withdraw(turn: Turn, cell: tables.Cell) -> None:
 def _restored(turn: Turn, cell: tables.Cell, reason: Reason) -> tuple[CellState, Reason, str]:
     """Return the end of a cell whose earlier result stays: state, reason and the text of the event."""
     result = turn.find_result(str(cell.shown_attempt_id))
+    # The new attempt may have been on another unit of the class: what is shown is of this one.
     if result is not None:
         cell.device_id = result.device_id
+    # Of a new measurement that a user cancelled nothing stays; any other end tells why there is no newer one.
     cancelled = reason.code is cancelled_reason().code
     kept = Reason(code=ReasonCode.COMPLETED, text="measured") if cancelled else reason
     return CellState.DONE, kept, f"{sentence(reason)}; the earlier result stays"

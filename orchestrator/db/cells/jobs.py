@@ -59,6 +59,7 @@ def companions(session: Session, cell: tables.Cell, device: tables.Device, now: 
         .order_by(col(tables.Cell.position))
         .limit(MAX_ARMS)
     )
+    # One that rests or is in quarantine must not run the baseline either.
     again = baseline.device_id if baseline.device_id in together else None
     return Companions(tuple(Assignment(*row) for row in found), again)
 
@@ -119,6 +120,7 @@ def _arm(cell: tables.Cell, attempt: tables.Attempt) -> Arm:
 def _baseline(lead: tables.Attempt, campaign: tables.Campaign) -> Arm:
     """Return the arm of the campaign's baseline, which is measured again for the ratio alone."""
     return Arm(
+        # No attempt of the database: its id and its epoch are never looked up, because nothing reports it.
         attempt_id=f"{lead.attempt_id}-baseline",
         attempt_no=0,
         cell_id=lead.cell_id,

@@ -87,12 +87,14 @@ def unwanted(session: Session, now: datetime) -> list[RunningAttempt]:
             ),
         )
     )
+    # Ids alone first: almost always there is none, and no row of a cell with its plan is read.
     found = session.exec(query).all()
     return running(session, now, found) if found else []
 
 
 def uses(session: Session, agent_id: str, sha256: str) -> bool:
     """Whether a live attempt of an agent uses this model, this labelled data or this data of an input."""
+    # By text, which both engines compare alike: 64 hex digits are nothing else in this JSON.
     in_plan = cast(tables.Cell.plan, Text).contains(sha256, autoescape=True)
     in_inputs = cast(tables.Cell.inputs, Text).contains(sha256, autoescape=True)
     query = (
@@ -168,6 +170,7 @@ def append(turn: Turn, piece: RunnerOutput) -> None:
     text = piece.text.replace("\0", "\N{REPLACEMENT CHARACTER}")
     if piece.start + len(text) <= known:
         return
+    # A piece was lost: what was kept does not join on to this one.
     if piece.start > known:
         row.start, row.text = piece.start, text
     else:

@@ -99,6 +99,7 @@ def _device_facts(
     for device, agent in known:
         if not _serves(device, line):
             continue
+        # An attempt here, or one on a device that excludes this one.
         holder = next(
             (o for o in holders if not Occupancy([groups[o.device_id]]).free(device.exclusion_group)), None
         )
@@ -123,6 +124,7 @@ def _reserved(
     """Explain which reservation of another user keeps a campaign from a device; empty if none does."""
     host = [other for other in known if other.agent_id == device.agent_id]
     present = [other for other in host if other.present]
+    # With a baseline the cell takes a larger group, and a reservation of the baseline's device counts, too.
     group = kept_busy(device, present, campaign.baseline_kind)
     held = in_the_way(in_force(host, now), group, campaign.submitted_by)
     if held is None:
@@ -216,6 +218,7 @@ def start_clock(cell: tables.Cell, now: datetime) -> None:
 
 def wait_again(turn: Turn, cell: tables.Cell, moves: Moves, now: datetime) -> None:
     """Let a cell wait for another attempt, after the end of one."""
+    # The cell of an attempt that was given up waits already, when the result arrives after all.
     if cell.state != CellState.QUEUED:
         cell.state = move_cell(CellState(cell.state), CellState.QUEUED).value
     if not moves.goes_on and not cell_ends.stands(cell):

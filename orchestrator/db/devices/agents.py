@@ -160,6 +160,7 @@ def note_undelivered(turn: Turn, agent_id: str, since: datetime | None) -> None:
     agent that never sent a hello: nothing changes.
     """
     row = turn.get(tables.Agent, agent_id)
+    # The first moment stays: while results are left, later reports do not move it.
     if row is not None and (row.undelivered_since is None) != (since is None):
         row.undelivered_since = since
 

@@ -148,6 +148,7 @@ def owners(session: Session, now: datetime) -> dict[str, str]:
 
 def end(turn: Turn, ids: Collection[str], now: datetime) -> None:
     """Revoke the keys and tokens with these ids now."""
+    # An id does not say which of the three tables it is of; in the other two it is not found.
     turn.exec(update(tables.Credential).where(col(tables.Credential.key_id).in_(ids)).values(revoked_at=now))
     tokens = update(tables.UserToken).where(col(tables.UserToken.token_sha256).in_(ids))
     turn.exec(tokens.values(revoked_at=now))
@@ -157,6 +158,7 @@ def end(turn: Turn, ids: Collection[str], now: datetime) -> None:
 
 def note_newest(turn: Turn, newest: Mapping[str, float]) -> None:
     """Remember the latest `issued` by key."""
+    # Only forward: an earlier time would let older envelopes pass after a restart.
     for key_id, issued in newest.items():
         turn.exec(
             update(tables.Credential)

@@ -108,6 +108,7 @@ def record_hello(turn: Turn, hello: AgentHello, now: datetime, *, sole: bool) ->
     known = select(tables.Device).where(col(tables.Device.present))
     if not sole:
         known = known.where(tables.Device.agent_id == hello.agent_id)
+    # All of them first: those that the hello names become present again below.
     for device_row in turn.exec(known):
         device_row.present = False
     for device in hello.devices:
@@ -122,6 +123,7 @@ def record_hello(turn: Turn, hello: AgentHello, now: datetime, *, sole: bool) ->
 def _record_device(turn: Turn, agent_id: str, device: Device, *, sole: bool) -> None:
     """Store a device. Exclusion groups are of one host: in a lab the agent's name goes in front."""
     record_environment(turn, device.environment)
+    # What the farm itself knows of a device (epoch, faults, quarantine, reservation, noise) stays as it is.
     values: dict[str, Any] = device.model_dump(exclude={"environment", "device_id"})
     values |= {
         "delegates": list(device.delegates),

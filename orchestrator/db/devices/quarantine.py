@@ -44,6 +44,7 @@ def _note_fault(turn: Turn, rows: AttemptRows, moves: Moves, now: datetime) -> N
     counted_already = rows.blamed_cell_id in device.faulty_cells
     if moves.device_works is not False or device.quarantined_at is not None or counted_already:
         return
+    # A new list each time: SQLAlchemy sees no change within a JSON value.
     device.faulty_cells = [*device.faulty_cells, rows.blamed_cell_id]
     if len(device.faulty_cells) >= MAX_DEVICE_FAULTS:
         count = len(device.faulty_cells)
@@ -100,6 +101,7 @@ def ensure_check(turn: Turn, device: tables.Device, now: datetime) -> None:
     if waits is None:
         delay_s = CHECK_DELAYS_S[min(device.health_failures, len(CHECK_DELAYS_S) - 1)]
         _add_check(turn, campaign, device, now + timedelta(seconds=delay_s))
+        # The campaign of the checks ends, as any other, with the last one that was open.
         campaign.ended_at = None
         turn.flush()
 
@@ -135,6 +137,7 @@ def _add_check(turn: Turn, campaign: tables.Campaign, device: tables.Device, not
         turn.add(tables.Model(sha256=sha256, size_bytes=size_bytes, added_at=not_before))
         turn.flush()
     number = campaign.no or 0
+    # Its number among all checks: by it each check of a device has a key, and so an id, of its own.
     position = tables.count(turn, tables.Cell, tables.Cell.campaign_no == number)
     kind = device.delegates[0]
     key = digest({"device": device.device_id, "position": position})
@@ -188,6 +191,7 @@ def lost(session: Session, silent_before: datetime | None, now: datetime) -> lis
     """
     agent, device = tables.Agent, tables.Device
     out = col(device.quarantined_at).is_not(None)
+    # Without a moment none counts as silent: the condition then adds nothing to `out`.
     silent = col(agent.heard_at) < silent_before if silent_before is not None else out
     rows = session.exec(
         select(agent, device)

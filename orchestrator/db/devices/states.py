@@ -119,6 +119,7 @@ def device_states(session: Session, now: datetime, silent_before: datetime | Non
     for device, agent in rows:
         holder = occupied.get(device.device_id)
         held = reservation_of(device, now)
+        # Nobody is called "": without a reservation of its own, any of a device beside it counts.
         beside = in_the_way(reserved, device.exclusion_group, "" if held is None else held.by)
         state, note = _standing(device, why_unwilling(agent, silent_before), now)
         if state == "idle" and holder is not None:

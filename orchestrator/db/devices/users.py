@@ -35,6 +35,7 @@ def token_of(session: Session, name: str, token: str) -> UserToken | None:
     """
     given = digest(token).encode()
     found = None
+    # To the end: the time must not tell which of a user's tokens fits.
     for row in session.exec(select(tables.UserToken).where(tables.UserToken.name == name)):
         if hmac.compare_digest(row.token_sha256.encode(), given):
             found = _shown(row)

@@ -132,6 +132,7 @@ def cell_groups(session: Session) -> list[CellGroup]:
             model=model,
             model_sha256=sha256,
             count=count,
+            # Sorted: in which order the database joined them is open.
             content=_digest(split(given)[1], *sorted(cells.split(_NEXT))),
             columns=split(given)[0],
             origins=tuple(sorted(origins[campaign, model])),
@@ -142,6 +143,7 @@ def cell_groups(session: Session) -> list[CellGroup]:
 
 def _joined(*columns: Any) -> Any:
     """Write columns as one text; nothing is written as the empty text."""
+    # In SQL one NULL would make the whole text NULL.
     texts: list[Any] = [func.coalesce(one, "") for one in columns]
     return reduce(lambda joined, one: joined.concat(_END).concat(one), texts)
 

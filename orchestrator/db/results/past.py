@@ -36,6 +36,7 @@ _RECENT_CELLS: Final = 1_000
 def past_results(session: Session, specs: Iterable[CellSpec], environments: Environments) -> PastResults:
     """Return the earlier results that these cells could reuse or compare with."""
     runnable = [spec for spec in specs if spec.obstacle is None]
+    # One of each class: its siblings may run on the same devices.
     groups = {spec.siblings or spec.key: spec for spec in runnable}.values()
     measured = {
         (spec.on(name).series, environments.id_of(name, spec.delegate_kind, spec.delegate_options))
@@ -81,6 +82,7 @@ def _durations(session: Session, kinds: Iterable[str]) -> dict[str, list[Duratio
 
 def last_devices(session: Session, models: Iterable[str]) -> dict[str, str]:
     """Return the device that measured a model last, by the sha256 of its file."""
+    # The oldest result comes first, and newer ones take its place.
     found: dict[str, str] = {}
     for chunk in chunks(models):
         query = (

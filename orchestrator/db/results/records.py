@@ -82,6 +82,7 @@ def find_campaign(session: Session, ref: str | None) -> tables.Campaign:
         close = get_close_matches(ref, names, n=1)
         hint = f"did you mean {close[0]!r}?" if close else "see `farm status`"
         raise UsageError(f"no campaign {ref!r}; {hint}")
+    # A whole id or name is not ambiguous, though other ids may begin with it.
     exact = [row for row in rows if ref in (row.campaign_id, row.name) or ref.startswith(LABEL)]
     if len(rows) > 1 and not exact:
         raise UsageError(
@@ -184,6 +185,7 @@ def cell_ids_of(session: Session, campaign_no: int | None) -> Sequence[str]:
 
 def has_samples(session: Session, sha256: str) -> bool:
     """Whether a result names this file of samples, or of answers to labelled data."""
+    # By text: the name lies deep in the JSON, for which the two engines have different operators.
     answers = col(tables.Result.measurement).contains(f'"answers_sha256":"{sha256}"', autoescape=True)
     for named in (tables.Result.samples_sha256 == sha256, answers):  # the second reads every result
         if session.exec(select(tables.Result.attempt_id).where(named).limit(1)).first() is not None:

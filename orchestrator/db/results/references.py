@@ -118,6 +118,7 @@ def claim(turn: Turn, agent_id: str, message: JobResult, now: datetime, *, trust
     for record in message.references:
         if record.kind == OWN_KIND:
             continue
+        # An agent has one claim to a key: a later one takes its place.
         turn.merge(
             tables.ReferenceClaim(
                 agent_id=agent_id,

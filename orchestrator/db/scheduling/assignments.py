@@ -41,6 +41,7 @@ def fill(turn: Turn, device_ids: Sequence[str], now: datetime) -> list[tuple[str
 
 
 def _begin(turn: Turn, chosen: Sequence[Assignment], now: datetime) -> list[tuple[str, JobSpec]]:
+    # Cells before devices: the end of an attempt locks them in this order, too.
     turn.load_cells(assignment.cell_id for assignment in chosen)
     turn.load_devices(assignment.device_id for assignment in chosen)
     # The choice was made without locks: only now that they are held is it certain that the cells wait, and
@@ -71,6 +72,7 @@ def _is_reserved_from(turn: Turn, assignment: Assignment, now: datetime) -> bool
 def _begin_with_arms(turn: Turn, assignment: Assignment, now: datetime) -> JobSpec:
     """Begin an attempt, and one at each cell that is measured in blocks with it."""
     cell, device = turn.cell(assignment.cell_id), turn.device(assignment.device_id)
+    # What this turn has begun may be found as queued: it is left out below, where its rows are looked at.
     with turn.no_autoflush:
         found = known_jobs.companions(turn, cell, device, now)
     if not found.cells and found.baseline_device_id is None:
@@ -106,6 +108,7 @@ def _reuse(turn: Turn, waiting: Sequence[Assignment], now: datetime) -> set[str]
         cell = turn.cell(assignment.cell_id)
         device = turn.device(assignment.device_id)
         rule = reuse_rule(cell.reuse or turn.campaign(cell.campaign_no).reuse, now)
+        # Blocks are added to the cell's own result: no other one can take its place.
         if rule is not None and cell.refines is None:
             since[cell.cell_id] = rule
             series = past_results.ingredients(cell, assignment.device_id).series

@@ -31,6 +31,7 @@ def apply(turn: Turn, message: JobResult, now: datetime) -> Ingested:
     if rows.result is not None:
         return "duplicate" if rows.result.content == content else "conflict"
     own = (attempt.epoch, attempt.cell_id, attempt.device_id)
+    # A message with another epoch, cell or device than the attempt has decides nothing: it is evidence alone.
     is_its_own = (message.epoch, message.cell_id, message.device_id) == own
     early = message.measurement is not None and message.measurement.ended_early
     known = attempts.known_of(rows)
