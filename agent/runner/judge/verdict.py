@@ -27,7 +27,7 @@ from runtime.errors import FarmRuntimeError
 from runtime.judge import plausibility
 from runtime.judge.kinds import UnknownOutputError, output_kinds
 from runtime.judge.rules import arithmetic_of, keeps_state
-from runtime.measure.samples.summary import FLOORS, ProcessTimes, summarise
+from runtime.measure.samples.summary import FLOORS, TAILS, ProcessTimes, summarise
 from runtime.measure.samples.variation import Timed, variation_of
 from runtime.model.reader import read_model
 
@@ -107,9 +107,23 @@ def over_blocks(result: RunnerResult, blocks: Sequence[wire.BlockFigure]) -> Run
         missing = {name: why for name, why in m.latency_ms.missing.items() if name != "ci95"}
         if found.interval is None:
             missing["ci95"] = m.latency_ms.missing.get("ci95", "too few blocks")
-        times = {"p50": found.value, "ci95": found.interval, "missing": missing}
+        times: dict[str, object] = {"p50": found.value, "ci95": found.interval, "missing": missing}
+        times |= _raised_tails(m.latency_ms, found.value)
         update["latency_ms"] = m.latency_ms.model_copy(update=times)
     return result.model_copy(update={"measurement": m.model_copy(update=update)})
+
+
+def _raised_tails(latency: wire.Latency, p50: float) -> dict[str, object]:
+    """Return the tails, which know the last attempt alone, and the upper ends of their intervals at p50 at
+    least.
+    """
+    raised: dict[str, object] = {}
+    for name in TAILS:
+        if (tail := getattr(latency, name)) is not None:
+            raised[name] = max(tail, p50)
+        if (ends := getattr(latency, f"{name}_ci95", None)) is not None:
+            raised[f"{name}_ci95"] = ends[0], max(ends[1], p50)
+    return raised
 
 
 def scored(result: RunnerResult, score: LabelledScore) -> RunnerResult:

@@ -7,10 +7,12 @@ from types import SimpleNamespace
 
 import pytest
 
+from agent.attempt.files import RunnerResult
 from agent.runner.decide import _Blocks
 from agent.runner.judge import verdict
 from agent.runner.judge.accuracy import JudgedOutputs, ModelKind
 from agent.runner.turns.block import _Block
+from agent.wire.measurement import BlockFigure
 from agent.wire.messages import ReasonCode, Status
 from runtime.judge.rules import Arithmetic
 from tests.contract.fake_agent import measurement
@@ -76,3 +78,16 @@ def test_a_time_that_physics_forbids_is_struck_out(monkeypatch, share):
     assert (struck.latency_ms.p50, struck.latency_ms.mean, struck.cpu_ms) == (None, None, None)
     assert "before the work is done" in struck.latency_ms.missing["p50"]
     assert struck.accuracy == found.accuracy, "what it computed stays as evidence"
+
+
+def test_a_tail_is_at_least_the_median_where_earlier_blocks_were_slower():
+    found = measurement(None)
+    tails = {"p90": 1.1, "p95": 1.2, "p99": 1.6, "p90_ci95": (1.0, 1.1), "p99_ci95": (1.5, 1.7)}
+    found = found.model_copy(update={"latency_ms": found.latency_ms.model_copy(update=tails)})
+    result = RunnerResult(status=Status.DONE, reason=None, measurement=found)
+    slower = [BlockFigure(p50_ns=1.4e6, rounds=7)] * 4
+    latency = verdict.over_blocks(result, slower).measurement.latency_ms
+    assert latency.p50 == pytest.approx(1.4)
+    assert (latency.p90, latency.p95, latency.p99) == (latency.p50, latency.p50, 1.6)
+    assert (latency.p90_ci95, latency.p99_ci95) == ((1.0, latency.p50), (1.5, 1.7))
+    assert verdict.over_blocks(result, slower[:0]) == result
