@@ -165,8 +165,12 @@ durable commit.
 def forget(turn: Turn, number: int) -> bool:
     """Delete a campaign with its cells, attempts, results and events, at most `CELLS_AT_ONCE` cells of it.
 
-    True: it is gone, or what is left is shown by another campaign; False: call again, in a new transaction.
+    True: it is gone, runs again since a user had its cells tried again, or what is left is shown by another
+    campaign; False: call again, in a new transaction.
     """
+    campaign = turn.get(tables.Campaign, number, with_for_update=True)
+    if campaign is None or campaign.ended_at is None:
+        return True
     some = select(tables.Cell.cell_id).where(tables.Cell.campaign_no == number)
     found = turn.exec(some.order_by(tables.Cell.cell_id).limit(CELLS_AT_ONCE)).all()
     cells = set(found) - _shown_meanwhile(turn, found, number)

@@ -23,10 +23,11 @@ from sqlmodel import select
 
 from agent.wire.labelled import LabelledScore
 from orchestrator.db import tables
-from orchestrator.db.campaigns import campaigns
+from orchestrator.db.campaigns import campaigns, steering_requests
 from orchestrator.db.campaigns.retention import Ended, forget
 from orchestrator.db.engine.sessions import Database
 from orchestrator.db.migrate import migrate
+from orchestrator.db.results import records
 from orchestrator.db.scheduling import ingest
 from orchestrator.errors import FarmError
 from orchestrator.maintenance import prune as prune_module
@@ -169,6 +170,20 @@ def test_a_result_that_is_reused_between_the_choice_and_the_deletion_stays(
         assert forget(session, number)
     assert left(database)["Result"] == 1
     assert all(found.ok for found in check(database, store))
+
+
+def test_a_campaign_that_is_tried_again_between_the_choice_and_the_deletion_stays(
+    database: Database, store: Store
+) -> None:
+    campaign_id = campaign(database, store, "m", 100)
+    before = left(database)
+    with database.write() as session:
+        number = records.find_campaign(session, campaign_id).no
+        (cell,) = session.exec(select(tables.Cell)).all()
+        steering_requests.put_back(session, [cell], NOW, "retry", "asked for by a user")
+    with database.write() as session:
+        assert forget(session, number)
+    assert left(database) == before | {"Event": before["Event"] + 1}
 
 
 def test_the_campaigns_that_ended_last_stay(database: Database, store: Store) -> None:
