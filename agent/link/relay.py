@@ -54,6 +54,7 @@ class Relay:
     claim: NameClaim
     _pings: set[str] = field(default_factory=set)
     _results: queue.Queue[bytes] = field(default_factory=queue.Queue)
+    _queued: set[bytes] = field(default_factory=set)
     _down: threading.Lock = field(default_factory=threading.Lock)
     _up: threading.Lock = field(default_factory=threading.Lock)
     _producers: dict[str, Producer] = field(default_factory=dict)
@@ -100,7 +101,10 @@ class Relay:
         """Send a line, by its type: a result has a thread of its own, since its samples can take minutes."""
         kind = type_of(line)
         if kind == _RESULT:
-            self._results.put(line)
+            # The daemon repeats it for as long as its samples take: where the endpoint is away, without end.
+            if line not in self._queued:
+                self._queued.add(line)
+                self._results.put(line)
             return
         if kind == _REFUSED:
             # A refusal has nothing to upload; this ends the protection of its files.
@@ -112,11 +116,12 @@ class Relay:
         while True:
             line = self._results.get()
             try:
-                line = self.artifacts.prepare(line)
+                sent = self.artifacts.prepare(line)
             except (ValueError, OSError) as error:
                 log.warning("a result waits: its samples cannot be stored on the server: %s", error)
             else:
-                self._send_line(line)
+                self._send_line(sent)
+            self._queued.discard(line)
             # Also for one that was not sent, for which the end of the process does not wait.
             self._results.task_done()
 

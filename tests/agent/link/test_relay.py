@@ -128,7 +128,7 @@ def test_a_result_whose_samples_are_never_taken_goes_up_at_once_with_its_figures
     link, _, sent = ends
     link.artifacts.artifacts.fault = NeverTakenError("the farm answers 413: the limit is 10")
     result = measured(status)
-    link._results.put(encode(result).rstrip())
+    link._route(encode(result).rstrip())
     threading.Thread(target=link.relay_results, daemon=True).start()
     link._results.join()
     (line,) = sent
@@ -145,10 +145,26 @@ def test_a_result_whose_samples_are_never_taken_goes_up_at_once_with_its_figures
 def test_a_result_waits_while_its_samples_may_be_taken_later(ends) -> None:
     link, _, sent = ends
     link.artifacts.artifacts.fault = OSError("the farm answers 507")
-    link._results.put(encode(measured(Status.DONE)).rstrip())
+    link._route(encode(measured(Status.DONE)).rstrip())
     threading.Thread(target=link.relay_results, daemon=True).start()
     link._results.join()
     assert (sent, link.artifacts.artifacts.released) == ([], [])
+
+
+def test_a_result_that_is_repeated_while_it_waits_waits_once_and_goes_up_again_later(ends) -> None:
+    link, _, sent = ends
+    line = encode(measured(Status.DONE)).rstrip()
+    link.artifacts.artifacts.fault = OSError("the endpoint cannot be reached")
+    for _ in range(3):
+        link._route(line)
+    assert link._results.qsize() == 1
+    threading.Thread(target=link.relay_results, daemon=True).start()
+    link._results.join()
+    assert sent == []
+    link.artifacts.artifacts.fault = None
+    link._route(line)
+    link._results.join()
+    assert sent == [line.decode()]
 
 
 def test_a_line_is_not_a_result_because_it_contains_the_word(ends) -> None:
