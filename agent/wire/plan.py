@@ -16,6 +16,15 @@ LabelledMetric: TypeAlias = Literal[
 
 LOWER_IS_BETTER: Final = ("mae", "rmse", "max_abs")
 
+Size = Annotated[int, Field(ge=1, le=bounded.MAX_COUNT)]
+"""Bytes of a file that has something in it."""
+
+Shape = Annotated[tuple[bounded.Small, ...], Field(max_length=bounded.MAX_RANK)]
+"""The sizes of an input's dimensions."""
+
+InputSets = Annotated[int, Field(ge=2, le=bounded.MAX_INPUT_SETS)]
+"""The number of different sets of inputs that the invokes of a cell take in turn."""
+
 Channels = Annotated[tuple[float, ...], Field(min_length=1, max_length=3)]
 """A number for all channels of a picture, or one for each."""
 
@@ -50,7 +59,7 @@ class LabelledData(_Sparse):
     left_out = ("max_drop", "class_offset", "mean", "std")
 
     sha256: bounded.Sha256
-    size_bytes: int = Field(ge=1, le=bounded.MAX_COUNT)
+    size_bytes: Size
     metric: LabelledMetric = "top1"
     at_least: float | None = Field(default=None, ge=0, le=1)
     max_drop: float | None = Field(default=None, ge=0)
@@ -63,7 +72,7 @@ class InputData(bounded.Wire):
     """Values of an input that the submitter gave: a `.npy` of the input's type, [samples, *its shape]."""
 
     sha256: bounded.Sha256
-    size_bytes: int = Field(ge=1, le=bounded.MAX_COUNT)
+    size_bytes: Size
 
 
 class OutputSpec(bounded.Wire):
@@ -105,7 +114,7 @@ class MeasurePlan(_Sparse, AskedPasses):
     slice_seconds: float = Field(default=0.1, ge=0, le=bounded.MAX_SLICE_SECONDS)
     labelled: LabelledData | None = None
     outputs: tuple[OutputSpec, ...] = Field(default=(), max_length=bounded.MAX_OUTPUTS)
-    input_sets: int = Field(default=INPUT_SETS, ge=2, le=bounded.MAX_INPUT_SETS)
+    input_sets: InputSets = INPUT_SETS
 
     @property
     def most_rounds(self) -> int:
@@ -139,7 +148,7 @@ class InputSpec(_Sparse):
 
     left_out = ("distribution", "data")
 
-    shape: tuple[bounded.Small, ...] | None = Field(default=None, max_length=bounded.MAX_RANK)
+    shape: Shape | None = None
     seed: bounded.Integer = 0
     low: float | None = None
     high: float | None = None

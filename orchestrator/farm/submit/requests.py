@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from agent.wire.plan import INPUT_SETS, InputData, LabelledData, MeasurePlan
+from agent.wire.bounded import Sha256
+from agent.wire.plan import INPUT_SETS, InputData, InputSets, LabelledData, Shape, Size
 from orchestrator.config.home import FarmHome
 from orchestrator.config.lab import LabConfig
 from orchestrator.config.limits import require_budget
@@ -29,19 +30,19 @@ _LONGEST_REASON: Final = 500
 
 @dataclass(frozen=True, slots=True)
 class SentFile:
-    """A file by its hash."""
+    """A file by its hash. Its fields have the wire's types, as those below: what they let in becomes jobs."""
 
-    sha256: str
-    size_bytes: int
+    sha256: Sha256
+    size_bytes: Size
 
 
 @dataclass(frozen=True, slots=True)
 class SentInput:
     """The data of an input by its hash, and the shape of a sample."""
 
-    sha256: str
-    size_bytes: int
-    shape: tuple[int, ...]
+    sha256: Sha256
+    size_bytes: Size
+    shape: Shape
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +57,7 @@ class SentModel:
     data: SentFile | None = None
     unreachable: str | None = None
     inputs: Mapping[str, SentInput] = field(default_factory=dict)
-    input_sets: int = INPUT_SETS
+    input_sets: InputSets = INPUT_SETS
 
     @property
     def sha256(self) -> str:
@@ -171,17 +172,19 @@ def _arrived(campaign: Campaign, request: Request, store: Store) -> dict[str, Se
             labelled = _kept(store, data, f"labelled data of {entry.id}", require_labelled_data)
             require_fit(entry, store, here.sha256, labelled)
             data = SentFile(labelled.sha256, labelled.size_bytes)
-        for name, sent in model.inputs.items():
-            _kept(store, SentFile(sent.sha256, sent.size_bytes), f"data of input {name!r}", require_array)
-        found[entry.id] = replace(model, file=SentFile(here.sha256, here.size_bytes), data=data)
+        inputs = {
+            name: replace(
+                sent, size_bytes=_kept(store, sent, f"data of input {name!r}", require_array).size_bytes
+            )
+            for name, sent in model.inputs.items()
+        }
+        file = SentFile(here.sha256, here.size_bytes)
+        found[entry.id] = replace(model, file=file, data=data, inputs=inputs)
     return found
 
 
-def _kept(store: Store, file: SentFile, what: str, require: Requirement) -> StoredFile:
-    try:
-        found = store.find(file.sha256) if store.touch(file.sha256) else None
-    except ValueError as error:
-        raise UsageError(f"{what}: {error}") from error
+def _kept(store: Store, file: SentFile | SentInput, what: str, require: Requirement) -> StoredFile:
+    found = store.find(file.sha256) if store.touch(file.sha256) else None
     if found is None:
         raise UsageError(f"{what}: the farm has no file {file.sha256[:12]}; submit again, which sends it")
     # Looked at here: what the sender calls a file counts for nothing.
@@ -201,8 +204,7 @@ def _with_inputs(entry: ModelEntry, model: SentModel) -> ModelEntry:
             raise UsageError(f"model {entry.id}: the data of its input {name!r} was not sent")
         data = InputData(sha256=sent.sha256, size_bytes=sent.size_bytes)
         inputs[name] = inputs[name].model_copy(update={"shape": sent.shape, "data": data})
-    # Validated, as a copy would not be: the number is the sender's.
-    plan = MeasurePlan.model_validate(entry.plan.model_dump() | {"input_sets": model.input_sets})
+    plan = entry.plan.model_copy(update={"input_sets": model.input_sets})
     return replace(entry, inputs=inputs, plan=plan)
 
 

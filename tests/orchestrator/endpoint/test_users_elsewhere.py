@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import hashlib
+import io
 import json
 import signal
 import threading
@@ -276,7 +277,7 @@ def test_a_request_says_of_no_file_but_its_campaigns_that_a_campaign_names_it(fa
             ]
             request = {"document": CAMPAIGN.replace("NAME", "names"), "file": "f", "models": models}
             answer = client.post(f"/farm/{VERSION}/requests.place", json={"request": request})
-            assert answer.status_code == 200, answer.text
+            assert answer.status_code == (200 if sha256 == name else 422), answer.text
             assert (store.bytes_of_sender("user bob"), other.exists()) == (len(spare), True), sha256
 
 
@@ -388,3 +389,39 @@ def test_odd_calls_are_refused_one_by_one(farm: Elsewhere) -> None:
         assert ask("reading.campaigns", b" " * (LARGEST_CALL_BYTES + 1)).status_code == 413
         assert httpx.post(f"{farm.endpoint.url}/farm/1/x", verify=False, trust_env=False).status_code == 401
     assert farm.cells == before
+
+
+def test_what_a_request_says_of_its_files_is_bounded_like_a_message(farm: Elsewhere) -> None:
+    """Stored, any of these would make a job that no message can hold, and stop the scheduler for good."""
+    content, array = unary_model(size=8), io.BytesIO()
+    np.save(array, np.zeros((2, 1, 8), np.float32))
+    store = farm.endpoint.store
+    model, data = (store.put(io.BytesIO(c), "sent") for c in (content, array.getvalue()))
+    own = "small.tflite, inputs: {input: {data: own.npy}}}"
+    document = CAMPAIGN.replace("NAME", "bounds").replace("small.tflite}", own)
+    headers = {"authorization": f"Bearer {farm.tokens['ana']}"}
+    with httpx.Client(base_url=farm.endpoint.url, headers=headers, verify=False, trust_env=False) as client:
+
+        def place(sent: dict[str, object], **changed: object) -> httpx.Response:
+            named = {"sha256": data.sha256, "size_bytes": 1, "shape": [1, 8]} | sent
+            file = {"sha256": model.sha256, "size_bytes": 1}
+            entry = {"id": "small", "file": file, "inputs": {"input": named}} | changed
+            request = {"document": document, "file": "f", "models": [entry]}
+            return client.post(f"/farm/{VERSION}/requests.place", json={"request": request})
+
+        before = farm.cells
+        for sent in (
+            {"shape": [-5]}, {"shape": [2**31]}, {"shape": [1] * 33}, {"sha256": "*"}, {"size_bytes": 0},
+            {"size_bytes": 2**63},
+        ):  # fmt: skip
+            assert place(sent).status_code == 422, sent
+        for sets in (1, 10**30):
+            assert place({}, input_sets=sets).status_code == 422
+        for odd in ({"sha256": "*", "size_bytes": 1}, {"sha256": model.sha256, "size_bytes": 10**30}):
+            assert place({}, file=odd).status_code == place({}, data=odd).status_code == 422
+        assert farm.cells == before
+        placed = place({})
+    assert placed.status_code == 200, placed.text
+    (spec,) = farm.begin(placed.json()["submitted"]["campaign_id"]).inputs.values()
+    assert spec.data is not None
+    assert spec.data.size_bytes == data.size_bytes, "as it is here, whatever the sender says"
