@@ -14,7 +14,7 @@ from typing import TypeAlias, TypeVar
 
 from agent.wire.measurement import Ratio
 from orchestrator.results.device_noise import Controls, SessionSpread, spread_of
-from orchestrator.results.records import ComparedCell, Times, void_reason
+from orchestrator.results.records import ComparedCell, Times, tunings_of, void_reason
 from orchestrator.results.speedups import Partners, counted_times, stored_ratio, was_measured_with
 from runtime.common import student
 from runtime.common.statistics import MIN_UNITS, freedom_of, quantile_for
@@ -231,14 +231,14 @@ def _variance(cell: ComparedCell, times: Times) -> Variance | None:
     """Return that of the mean log median, from the interval that states it."""
     if cell.measurement is None:
         return None
-    half, varied = half_of(times.ci95), cell.measurement.variation
+    half, tunings = half_of(times.ci95), tunings_of(cell.measurement)
     # What the interval of p50 is over: tunings if there are several, else blocks, else processes.
     quality, processes = cell.measurement.quality, cell.measurement.settings.get("processes", "")
     units = int(processes) if processes.isdecimal() else 0
     if quality is not None and quality.blocks:
         units = quality.blocks
-    if varied is not None and varied.level == "tuning":
-        units = varied.tunings
+    if tunings > 1:
+        units = tunings
     if half is None or units < MIN_UNITS:
         return None
     # The half width is this quantile times the standard error (`statistics.estimate`).

@@ -81,6 +81,11 @@ class ComparedVariation:
 
 
 @dataclass(frozen=True, slots=True)
+class _Block:
+    tuning: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class _Judged:
     verdict: str | None
 
@@ -110,6 +115,7 @@ class ComparedFigures:
     ratio: Ratio | None = None
     delegation: _Delegated | None = None
     memory_peak_bytes: int = 0
+    blocks: tuple[_Block, ...] = ()
 
 
 _FIGURES: Final = TypeAdapter(ComparedFigures)
@@ -122,6 +128,15 @@ def compared_figures(measurement: str) -> ComparedFigures:
 
 Times: TypeAlias = Latency | ComparedTimes
 Figures: TypeAlias = Measurement | ComparedFigures
+
+
+def tunings_of(measurement: Figures) -> int:
+    """Return how many tunings the interval of p50 is over; 1 at most: it is over blocks or processes."""
+    if measurement.blocks:
+        # Where blocks were added, `variation` knows those of the last attempt alone.
+        return len({block.tuning for block in measurement.blocks})
+    varied = measurement.variation
+    return varied.tunings if varied is not None and varied.level == "tuning" else 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

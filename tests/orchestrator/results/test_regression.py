@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from agent.wire.measurement import Quality, Ratio, baseline_id
+from agent.wire.measurement import BlockFigure, Quality, Ratio, baseline_id
 from agent.wire.messages import Reason, ReasonCode
 from orchestrator.cli.changes import summary
 from orchestrator.results.change_estimates import NO_INTERVAL, NO_SESSIONS, by_blocks, unpaired
@@ -76,23 +76,29 @@ def test_what_equal_runs_differ_by_on_a_device_is_no_change() -> None:
     assert compare_runs({KEY: measured(STEADY)}, {KEY: noisy}).changes[0].verdict == "same"
 
 
-def over_tunings(made: CellRecord, tunings: int) -> CellRecord:
-    """Change the cell to one whose interval is over these tunings, each of four processes."""
+def over_tunings(made: CellRecord, tunings: int, last: int | None = None) -> CellRecord:
+    """Change the cell to one whose interval is over these tunings, each of four processes. `last`: how many
+    of them are of the last attempt, where it added blocks to earlier ones.
+    """
     assert made.measurement is not None
-    varied = VARIED.model_copy(update={"tunings": tunings, "processes": 4 * tunings})
-    settings = {**made.measurement.settings, "processes": str(4 * tunings)}
-    return replace(
-        made, measurement=made.measurement.model_copy(update={"variation": varied, "settings": settings})
-    )
+    varied = VARIED.model_copy(update={"tunings": last or tunings, "processes": 4 * tunings})
+    blocks = [BlockFigure(p50_ns=1e7, rounds=7, tuning=k) for k in range(tunings) for _ in range(4)]
+    update = {
+        "variation": varied,
+        "settings": {**made.measurement.settings, "processes": str(4 * tunings)},
+        "blocks": tuple(blocks if last else ()),
+    }
+    return replace(made, measurement=made.measurement.model_copy(update=update))
 
 
-@pytest.mark.parametrize("tuned", [False, True])
-def test_the_interval_is_welchs(tuned: bool) -> None:
+@pytest.mark.parametrize("tuned", ["not tuned", "tuned", "blocks added"])
+def test_the_interval_is_welchs(tuned: str) -> None:
     """Against the formula written out, for two groups of different spread and size."""
     a, b = np.array([10.0, 10.4, 9.8]), np.array([11.0, 11.1, 10.9, 11.05, 10.95])
     first, second = measured(a.tolist()), measured(b.tolist(), "b")
-    if tuned:
-        first, second = over_tunings(first, 3), over_tunings(second, 5)
+    if tuned != "not tuned":
+        last = 2 if tuned == "blocks added" else None
+        first, second = over_tunings(first, 3, last), over_tunings(second, 5, last)
     report = compare_runs({KEY: first}, {KEY: second})
     estimate = report.changes[0].estimate
     assert estimate is not None
