@@ -7,7 +7,7 @@ from orchestrator.results import format as text
 from orchestrator.results.cost_figures import INIT_STAGES
 from orchestrator.results.metric import Metric
 from orchestrator.results.metrics import METRICS, in_section
-from orchestrator.results.records import CellRecord
+from orchestrator.results.records import CellRecord, tunings_of
 
 _DIGEST_DIGITS = 12
 """Hex digits of an outcome's hash that are shown: enough to tell the tunings of one cell apart."""
@@ -18,12 +18,12 @@ def spread_lines(m: Measurement) -> Iterator[tuple[str, str]]:
     v = m.variation
     if v is None:
         return
-    units = (
-        text.counted(v.tunings, "tuning")
-        if v.level == "tuning"
-        else text.counted(v.processes, "process", "es")
-    )
-    yield "interval over", f"{units}{', given this tuning' if v.given_tuning else ''}"
+    if (tunings := tunings_of(m)) > 1:
+        yield "interval over", text.counted(tunings, "tuning")
+    else:
+        # A block has one process; `variation` knows those of the last attempt alone.
+        units = text.counted(len(m.blocks) or v.processes, "process", "es")
+        yield "interval over", f"{units}{', given this tuning' if v.given_tuning else ''}"
     shares = (("samples", v.sample_sd), ("processes", v.process_sd), ("tunings", v.tuning_sd))
     known = [f"{name} {sd:.2%}" for name, sd in shares if sd is not None]
     if known:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from agent.wire.measurement import Accuracy, Latency, Measurement, Tuning, Variation
+from collections.abc import Sequence
+
+from agent.wire.measurement import Accuracy, BlockFigure, Latency, Measurement, Tuning, Variation
 from orchestrator.results.detail_lines import spread_lines
 
 VARIED = Variation(
@@ -13,7 +15,7 @@ VARIED = Variation(
 NOTHING = dict.fromkeys(("init", "init_warm", "first", "p50", "p90", "p99", "mean", "ci95"))
 
 
-def said(**changes: object) -> dict[str, str]:
+def said(blocks: Sequence[BlockFigure] = (), **changes: object) -> dict[str, str]:
     tunings = (
         Tuning(sha256="ab" * 32, choices="0c41d29e5a7b=rows", processes=4),
         Tuning(sha256="cd" * 32, choices=None, processes=1),
@@ -25,6 +27,7 @@ def said(**changes: object) -> dict[str, str]:
         accuracy=Accuracy(reference=None, max_abs=None, rel_l2=None, cosine=None, verdict=None),
         delegation=None,
         settings={},
+        blocks=tuple(blocks),
         variation=VARIED.model_copy(update=changes),
         tunings=tunings,
     )
@@ -50,3 +53,9 @@ def test_an_interval_over_processes_of_one_tuning_says_so():
     assert lines["interval over"] == "10 processes, given this tuning"
     assert lines["advice"].startswith("more rounds rather than blocks, 12 blocks for")
     assert said(level="process", tunings=1)["interval over"] == "10 processes"
+
+
+def test_an_interval_is_over_the_earlier_blocks_too():
+    for tunings, units in ((1, "12 processes, given this tuning"), (6, "6 tunings")):
+        blocks = [BlockFigure(p50_ns=1e6, rounds=7, tuning=k % tunings) for k in range(12)]
+        assert said(blocks, level="process", tunings=1, given_tuning=True)["interval over"] == units
