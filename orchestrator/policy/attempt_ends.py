@@ -34,8 +34,8 @@ MAX_CRASHES: Final = 2
 another program took; the second is the model's.
 """
 
-RETRY_DELAYS_S: Final = (0.0, 1.0, 5.0)
-"""How many seconds a cell waits after its first, second, ... failed attempt. Chosen: a device that was lost
+RETRY_DELAYS_S: Final = (0.0, 1.0)
+"""How many seconds a cell waits after its first and its second failed attempt. Chosen: a device that was lost
 for a moment is back; longer waits would only delay the campaign, as other cells use the device meanwhile.
 """
 

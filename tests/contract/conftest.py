@@ -37,7 +37,7 @@ def pytest_generate_tests(metafunc):
 def lab(request, tmp_path, monkeypatch, forked_agents):
     """Yield a farm with fake runners; the parameter names dispatcher and database. Its waits are shorter."""
     monkeypatch.setattr(loop, "RETURN_PATIENCE_S", 0.3)
-    monkeypatch.setattr(attempt_ends, "RETRY_DELAYS_S", (0.0, 0.1, 0.2))
+    monkeypatch.setattr(attempt_ends, "RETRY_DELAYS_S", (0.0, 0.1))
     monkeypatch.setattr(running, "STEP_S", 0.2)
     dispatcher, database = request.param.split("-")
     database_url = request.getfixturevalue("migrated_postgres_url") if database == "postgresql" else None

@@ -57,7 +57,8 @@ def companions(session: Session, cell: tables.Cell, device: tables.Device, now: 
             or_(col(tables.Cell.not_before).is_(None), col(tables.Cell.not_before) <= now),
         )
         .order_by(col(tables.Cell.position))
-        .limit(MAX_ARMS)
+        # One arm is left for the baseline, which may have to be measured again.
+        .limit(MAX_ARMS - 1)
     )
     # One that rests or is in quarantine must not run the baseline either.
     again = baseline.device_id if baseline.device_id in together else None

@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from sqlmodel import select
 
+from agent.wire.bounded import MAX_ARMS
 from agent.wire.messages import JobSpec, ReasonCode, Status
 from orchestrator.db import tables
 from orchestrator.db.cells import attempts, jobs
@@ -67,6 +68,16 @@ def test_the_cells_of_a_model_on_a_host_begin_together_with_the_hosts_baseline(d
     end(database, job, "cpu", "gpu")
     (following,) = fill(database)
     assert {own.model_id for own in following.attempts} == {"n"}
+
+
+def test_a_job_has_no_more_arms_than_its_message_takes(database):
+    many = {f"cpu-{i}": {"kind": "cpu"} for i in range(2 * MAX_ARMS + 2)}
+    stock(database, asked(("m",), {"litert": {}, **many}, baseline="litert"), HOST)
+    while jobs := fill(database):
+        (job,) = jobs
+        assert JobSpec.model_validate_json(job.model_dump_json()) == job
+        end(database, job)
+    assert set(states(database).values()) == {"done"}
 
 
 def test_a_job_that_is_sent_again_is_the_same_job(database):
