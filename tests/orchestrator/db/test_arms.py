@@ -71,7 +71,7 @@ def test_the_cells_of_a_model_on_a_host_begin_together_with_the_hosts_baseline(d
 
 
 def test_a_job_has_no_more_arms_than_its_message_takes(database):
-    many = {f"cpu-{i}": {"kind": "cpu"} for i in range(2 * MAX_ARMS + 2)}
+    many = {f"cpu-{i}": {"kind": "cpu", "threads": i + 1} for i in range(2 * MAX_ARMS + 2)}
     stock(database, asked(("m",), {"litert": {}, **many}, baseline="litert"), HOST)
     while jobs := fill(database):
         (job,) = jobs
