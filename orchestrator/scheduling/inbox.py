@@ -118,6 +118,13 @@ class Inbox:
                 return waits or self._clock_moved(event.agent_id, alive, now)
         return True
 
+    def forget_stored(self) -> None:
+        """Forget what counts as stored: a turn was rolled back, and its messages are applied again."""
+        self._beats.clear()
+        self._undelivered.clear()
+        self._ahead_s.clear()
+        self._refused = None
+
     def apply(self, turn: Turn, events: Sequence[dispatch.DispatchEvent], now: datetime) -> FollowUp:
         """Apply messages. Raises `IllegalMoveError`, `RefusedError`, `ValueError` or `KeyError` for a
         message that cannot be applied; the whole turn is then to be rolled back.

@@ -132,7 +132,8 @@ class SchedulerLoop:
             # Stored before the agent is told: results of attempts that it cuts short are then no failures.
             attempts.ask_to_stop(turn, [a.attempt_id for a in running_attempts.running(turn, now)])
         try:
-            for event in self._dispatcher.close():
+            # First what had come when the user interrupted its turn.
+            for event in (*self._pending, *self._dispatcher.close()):
                 # Nothing else matters now: what has no result is given up below.
                 if isinstance(event, MessageReceived) and isinstance(event.message, JobResult):
                     self._apply([event])
@@ -164,8 +165,10 @@ class SchedulerLoop:
         try:
             return self._commit(wanted)
         except UnreachableError:
+            self._inbox.forget_stored()
             raise
         except Exception as error:  # noqa: BLE001  # whatever a message holds, it must not stop the farm
+            self._inbox.forget_stored()
             log.debug("%d messages cannot be applied together: %r", len(wanted), error)
         # The turn was rolled back as a whole: one message that cannot be applied must not hold up the others.
         # A list, of which `any` skips none: a generator would end with the first news.

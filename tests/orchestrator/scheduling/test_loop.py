@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 
 import pytest
 from sqlmodel import select
 
 from agent.wire.envelope import SigningKey
-from agent.wire.messages import AgentHello, CancelJob, ForAgent, JobSpec, JobStarted, Receipt, Shutdown
+from agent.wire.messages import (
+    AgentAlive,
+    AgentHello,
+    CancelJob,
+    ForAgent,
+    JobSpec,
+    JobStarted,
+    Receipt,
+    Shutdown,
+)
 from orchestrator.config.lab import LabTimes
 from orchestrator.db import tables
 from orchestrator.db.devices import agents, credentials
 from orchestrator.db.engine.sessions import Database
+from orchestrator.db.engine.turn import Turn
 from orchestrator.dispatch.base import BrokerDownError, DispatchEvent, MessageReceived
+from orchestrator.errors import UnreachableError
 from orchestrator.scheduling.loop import SchedulerLoop
 from tests.orchestrator.asked import GPU, asked
 from tests.orchestrator.stocked import cells, result, stock
@@ -115,6 +127,47 @@ def test_a_receipt_is_sent_once_the_result_is_stored_and_not_before(database, br
     ((receipt, held),) = broker.of(Receipt)
     assert receipt.attempt_id == job.attempt_id
     assert held["results"] == {job.attempt_id}
+
+
+@contextmanager
+def interrupted(error: type[BaseException]) -> Iterator[None]:
+    """Have every write end with an error before its commit."""
+    write = Database.write
+
+    @contextmanager
+    def failing(database: Database) -> Iterator[Turn]:
+        with write(database) as turn:
+            yield turn
+            raise error
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Database, "write", failing)
+        yield
+
+
+def test_what_an_agent_says_of_itself_is_stored_though_the_database_was_away_when_it_came(database, broker):
+    loop = loop_of(database, broker, sweep_s=600.0)
+    loop.listen(0.1)
+    broker.arrived.append(MessageReceived("rack", AgentAlive(waiting=1)))
+    with interrupted(UnreachableError), pytest.raises(UnreachableError):
+        loop.listen(0.1)
+    loop.listen(0.1)
+    with database.read() as session:
+        (rack,) = (agent for agent in agents.states(session) if agent.agent_id == "rack")
+    assert rack.undelivered_since is not None
+
+
+def test_a_result_that_had_come_when_the_user_interrupts_the_farm_is_stored(database, broker):
+    broker.sole_agent = True
+    loop = loop_of(database, broker)
+    loop.listen(0.1)
+    loop.assign()
+    ((job, _),) = broker.of(JobSpec)
+    broker.arrived.append(MessageReceived("rack", result(job)))
+    with interrupted(KeyboardInterrupt), pytest.raises(KeyboardInterrupt):
+        loop.listen(0.1)
+    loop.stop()
+    assert [cell.state for cell in cells(database)] == ["done"]
 
 
 def test_an_attempt_that_is_silent_for_too_long_is_lost_and_its_cell_waits_again(database, broker):
