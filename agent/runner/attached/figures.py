@@ -1,7 +1,7 @@
 """The figures of an attempt at an attached device, from what its tool printed in each block."""
 
 from collections.abc import Mapping, Sequence
-from statistics import median
+from statistics import fmean, median
 from typing import Final
 
 from agent.attempt.files import AttemptFile, Failure
@@ -59,19 +59,18 @@ def measurement_of(
 ) -> Measurement:
     """Sum up `blocks`, which begin with earlier ones where the result is refined."""
     p50 = estimate(time_units(blocks))
-    count = sum(run.count for run in runs)
     told = {
         "init": median(run.init for run in runs),
         "first": median(run.first for run in runs),
         "p50": p50.value,
-        "mean": sum(run.mean * run.count for run in runs) / count,
+        "mean": fmean(run.mean for run in runs),
         "ci95": p50.interval,
     }
     missing = dict(_MISSING) if p50.interval is not None else {**_MISSING, "ci95": "too few blocks"}
     extents = ", ".join(f"{name}: {extent}" for name, extent in runs[-1].extents.items())
     return Measurement(
         latency_ms=Latency.model_validate({**dict.fromkeys(_MISSING), **told, "missing": missing}),
-        samples=count,
+        samples=sum(run.count for run in runs),
         memory_peak_bytes=max(run.memory_bytes for run in runs),
         accuracy=unjudged(None, _NOT_JUDGED),
         delegation=None,

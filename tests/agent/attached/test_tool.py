@@ -9,11 +9,12 @@ from agent.attached.hosts import OverSsh
 from agent.attached.remote import Answer, Remote
 from agent.attempt.files import AttemptFile, mark_cancelled
 from agent.runner.attached.arm import ToolArm
-from agent.runner.attached.figures import why_not_counted
+from agent.runner.attached.figures import measurement_of, why_not_counted
 from agent.runner.attached.flags import tool_call
 from agent.runner.turns.comparison import CancelledError
+from agent.wire.measurement import BlockFigure
 from agent.wire.plan import InputData, InputSpec
-from runtime.common.benchmark_log import LogError, read_log
+from runtime.common.benchmark_log import TOOL, LogError, read_log
 from runtime.errors import NoDeviceError
 from tests.agent.attached.devices import DEVICE, PRINTS
 from tests.agent.embedded_agent import job
@@ -41,6 +42,18 @@ def test_a_run_counts_that_is_the_delegates_and_has_a_median(printed, kind, text
     (run,) = read_log(printed)
     why = why_not_counted(run, kind)
     assert (why is None) if text is None else (why is not None and text in why.reason.text)
+
+
+def test_each_block_weighs_the_same_in_the_mean_however_many_runs_it_has(tiny):
+    attempt = AttemptFile(
+        job=job(("0" * 64, 1), delegate="litert", device="board"), device=DEVICE, model_path=str(tiny),
+        references="",
+    )  # fmt: skip
+    slow = PRINTS.replace("count=50", "count=10").replace("100.5", "300.5")
+    runs = [run for printed in (PRINTS, slow) for run in read_log(printed)]
+    blocks = [BlockFigure(p50_ns=1e5, rounds=1)] * 2
+    found = measurement_of(attempt, tool_call(attempt, 4), {TOOL: "2.3.0"}, runs, blocks)
+    assert (found.latency_ms.mean, found.samples) == (pytest.approx(0.2005), 60)
 
 
 @pytest.mark.parametrize("number", ["1.2.3", "1e999", "nan", "inf", "9" * 400])
