@@ -18,8 +18,8 @@ MAX_AUTOCORRELATION = 0.5
 come in waves, whose samples resemble the one before."""
 
 LEAST_WAVE = 0.02
-"""Amplitude of such waves, as a share of the mean, that is flagged: the smallest difference that a comparison
-calls one. Smaller waves disturb no figure, however alike neighbouring samples are."""
+"""Amplitude of such waves, as a share of the mean, that is flagged. Chosen: twice the smallest difference
+that a comparison calls one. Smaller waves disturb no figure, however alike neighbouring samples are."""
 
 MAX_FAULT_SHARE = 0.01
 """Major page faults per sample that are flagged. A fault slows one sample; where fewer than a hundredth are

@@ -16,8 +16,8 @@ from runtime.measure.samples.summary import percentile, process_median
 from runtime.measure.samples.tails import FEWEST, batches
 
 TARGET: Final = 0.01
-"""Half width, as a share, of the interval for which a number of repetitions is named. Chosen: ratios within 2
-% are called the same, and two such intervals then decide between them."""
+"""Half width, as a share, of the interval for which a number of repetitions is named. Chosen as the smallest
+difference that a comparison calls one (`runtime.common.verdict.DIFFERENT`)."""
 
 _MOST: Final = 1_000_000
 """The largest number of repetitions that is named; a level that hardly varies would ask for an absurd one."""
