@@ -43,14 +43,16 @@ class Reservation:
         return f"by {self.by} until {self.until:%Y-%m-%d %H:%M} UTC{reason}"
 
 
-def require_length(length: timedelta, *, administrator: bool) -> None:
-    """Raise `UsageError` for a reservation that is too short, or longer than this user's may be."""
+def length_of(seconds: float, *, administrator: bool) -> timedelta:
+    """Return how long a reservation lasts. Raises `UsageError` for less or more than this user's may."""
     longest = LONGEST_RESERVATION if administrator else LONGEST_OF_USERS
-    if not SHORTEST_RESERVATION <= length <= longest:
+    # In seconds: of NaN, or of millions of years, there is no `timedelta`.
+    if not SHORTEST_RESERVATION.total_seconds() <= seconds <= longest.total_seconds():
         more = "" if administrator else f", an administrator's {LONGEST_RESERVATION.days} days"
         raise UsageError(
             f"a reservation lasts from 1 minute to {longest.days} day{'s' if longest.days > 1 else ''}{more}"
         )
+    return timedelta(seconds=seconds)
 
 
 def require_share(

@@ -1,7 +1,7 @@
 """Steers the farm: each verb writes to the database, and the scheduler, on any machine, acts on it."""
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Final
 
 from orchestrator.config.clock import utc_now
@@ -15,7 +15,7 @@ from orchestrator.db.results import records
 from orchestrator.db.scheduling import assignments
 from orchestrator.errors import UsageError
 from orchestrator.farm.local.quota import NO_LIMIT, Quota, account
-from orchestrator.policy.reservation import require_length, reservation_of
+from orchestrator.policy.reservation import length_of, reservation_of
 from orchestrator.policy.rights import User, require_priority
 from orchestrator.results.device_noise import DeviceNoise
 from runtime.common.verdict import Grade
@@ -125,8 +125,7 @@ class Steering:
 
         The reservation ends by itself. The holder may change its end. Raises `UsageError`.
         """
-        length = timedelta(seconds=seconds)
-        require_length(length, administrator=self._is_admin)
+        length = length_of(seconds, administrator=self._is_admin)
         if len(reason) > _LONGEST_REASON or not (reason.isprintable() or not reason):
             raise UsageError(f"a reason has at most {_LONGEST_REASON} printable characters")
         now = utc_now()

@@ -159,13 +159,11 @@ class Reading(RawFiles):
     def model_facts(self, sha256: str) -> ModelFacts | None:
         """Return the facts in a model file's tables; None if it is not in this store, or is no model."""
         store = Store(self.home.store)
-        found = store.find(sha256)
-        if found is None:
-            return None
         try:
-            return model_facts(load_model(store.path(sha256)), found.size_bytes)
+            found = store.find(sha256)
+            return None if found is None else model_facts(load_model(store.path(sha256)), found.size_bytes)
         except (OSError, ValueError):
-            # Pruned since it was found, or no model: pages and verbs do without its facts.
+            # Pruned since it was found, or no model, or no sha256: pages and verbs do without its facts.
             return None
 
     def store(self) -> Store:
@@ -218,7 +216,7 @@ class Reading(RawFiles):
             number = records.find_campaign(session, ref).no or 0
             return [
                 (what, explain(waiting.cell_facts(session, cell_id, now, silent, unscheduled), now))
-                for cell_id, what in waiting.first_queued(session, number, min(limit, MOST_WAITING))
+                for cell_id, what in waiting.first_queued(session, number, max(0, min(limit, MOST_WAITING)))
             ]
 
     def history(self, prefix: str, after: int = 0) -> tuple[str, list[events.CellEvent]]:

@@ -96,7 +96,7 @@ def _arguments(method: Callable[..., Any]) -> type[BaseModel]:
         for name, taken in inspect.signature(method).parameters.items()
         if name != "self"
     }
-    return create_model("Arguments", __config__=ConfigDict(extra="forbid"), **fields)
+    return create_model("Arguments", __config__=ConfigDict(extra="forbid", allow_inf_nan=False), **fields)
 
 
 @cache

@@ -425,3 +425,26 @@ def test_what_a_request_says_of_its_files_is_bounded_like_a_message(farm: Elsewh
     (spec,) = farm.begin(placed.json()["submitted"]["campaign_id"]).inputs.values()
     assert spec.data is not None
     assert spec.data.size_bytes == data.size_bytes, "as it is here, whatever the sender says"
+
+
+def test_numbers_and_names_that_no_call_can_use_are_no_fault_of_the_farm(farm: Elsewhere) -> None:
+    headers = {"authorization": f"Bearer {farm.tokens['root']}"}
+    ended = farm.submitted("ana", "ended", size=72)
+    farm.answer("ana", "cancel", ended)
+
+    def ask(call: str, body: str) -> httpx.Response:
+        url = f"{farm.endpoint.url}/farm/{VERSION}/{call}"
+        return httpx.post(url, content=body, headers=headers, verify=False, trust_env=False)
+
+    for seconds in ("NaN", "Infinity", "1e300", "-1e300", "1e12"):
+        for call, name in (
+            ("steering.reserve", '"name": "pocl-0"'),
+            ("refinements.refine", f'"ref": "{ended}"'),
+        ):
+            answer = ask(call, f'{{{name}, "seconds": {seconds}}}')
+            assert answer.status_code == 422, (call, seconds, answer.text)
+    noise = '"session_sd": 0, "sessions": 3, "delegate": "cpu", "measured_at": ""'
+    told = ask("steering.record_noise", f'{{"device_id": "pocl-0", "noise": {{"floor": NaN, {noise}}}}}')
+    assert "noise.floor: Input should be a finite number" in told.json()["error"]
+    assert ask("reading.model_facts", '{"sha256": "../x"}').text == "null"
+    assert ask("reading.waiting", f'{{"ref": "{ended}", "limit": -1}}').text == "[]"
