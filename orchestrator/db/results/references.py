@@ -94,13 +94,17 @@ def models_named(session: Session, name: str) -> dict[str, list[str]]:
 
 
 def is_of_live_attempt(session: Session, agent_id: str, sha256: str) -> bool:
-    """Whether a file is a reference for the model of a live attempt of an agent."""
+    """Whether a file is a reference for the model of a live attempt of an agent, as another agent says.
+
+    What it says itself gives it no right: it may name any file, and has what it made.
+    """
     query = (
         select(tables.Attempt.attempt_id)
         .join(tables.Cell, col(tables.Cell.cell_id) == tables.Attempt.cell_id)
         .join(tables.Device, col(tables.Device.device_id) == tables.Attempt.device_id)
         .join(tables.ReferenceClaim, col(tables.ReferenceClaim.model_sha256) == tables.Cell.model_sha256)
         .where(tables.Device.agent_id == agent_id, tables.IS_LIVE, tables.ReferenceClaim.sha256 == sha256)
+        .where(tables.ReferenceClaim.agent_id != agent_id)
     )
     return session.exec(query.limit(1)).first() is not None
 

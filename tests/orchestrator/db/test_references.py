@@ -122,6 +122,15 @@ def test_an_agent_may_fetch_the_references_of_its_own_attempts_model_alone(lab: 
     assert allowed == ["b", "c"], "the attempt of `a` is at another model by now"
 
 
+def test_what_an_agent_says_that_it_made_lets_it_fetch_nothing(lab: Lab) -> None:
+    """Else it would name a model that another agent measures as its own reference, and fetch it."""
+    lab.end("a", made())
+    with lab.database.write() as turn:
+        turn.exec(select(tables.ReferenceClaim)).one().agent_id = "b"
+    with lab.database.read() as session:
+        assert [rack for rack in RACKS if known.is_of_live_attempt(session, rack, FILE)] == ["c"]
+
+
 def test_references_stay_as_long_as_their_model(lab: Lab) -> None:
     lab.end("a", made())
     with lab.database.read() as session:
