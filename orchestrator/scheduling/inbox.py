@@ -289,14 +289,15 @@ class Inbox:
 
     def _on_heartbeat(self, turn: Turn, agent_id: str, beat: wire.Heartbeat, now: datetime) -> FollowUp:
         """Store a heartbeat. Its reply is the request to end the attempt, where one is due."""
-        now_s = time.monotonic()
         self.in_doubt.pop(beat.attempt_id, None)
+        if attempts.note_heartbeat(turn, beat, now) != "wanted":
+            return FollowUp(replies=((agent_id, wire.CancelJob(attempt_id=beat.attempt_id)),))
+        now_s = time.monotonic()
         # Half the interval: a heartbeat that arrives a little early must not leave a gap of two.
         stored = _LastBeat(agent_id, beat.phase, now_s + _PHASE_EVERY_S, now_s + self.heartbeat_s / 2)
+        # Of attempts that run alone: an agent may invent any number of others.
         self._beats[beat.attempt_id] = stored
-        if attempts.note_heartbeat(turn, beat, now) == "wanted":
-            return FollowUp(news=True)
-        return FollowUp(replies=((agent_id, wire.CancelJob(attempt_id=beat.attempt_id)),))
+        return FollowUp(news=True)
 
     def _on_result(self, turn: Turn, agent_id: str, message: wire.JobResult, now: datetime) -> FollowUp:
         freed = self._free(turn, message.attempt_id)

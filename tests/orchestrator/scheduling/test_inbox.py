@@ -105,6 +105,12 @@ def test_a_heartbeat_without_news_is_not_stored(database, inbox, job):
     assert inbox.is_relevant(MessageReceived("other", beat(job))), "another agent's word about it is checked"
 
 
+def test_heartbeats_of_invented_attempts_are_not_remembered(database, inbox, job):
+    invented = MessageReceived("rack", beat(job).model_copy(update={"attempt_id": "invented"}))
+    apply(database, inbox, invented)
+    assert inbox.is_relevant(invented), "an agent could name one after the other and fill the memory"
+
+
 def test_of_an_agents_heartbeats_only_a_change_of_what_waits_is_stored(database, inbox, job):
     for message in (AgentAlive(), AgentAlive(waiting=1), AgentAlive()):
         event = MessageReceived("rack", message)
