@@ -68,14 +68,19 @@ def in_order(line: Any) -> sa.Select[Any]:
 
 
 def fits(device_id: Any) -> tuple[sa.ColumnElement[bool], ...]:
-    """No sibling has this device; a cell that failed here since `:long_ago` prefers another unit."""
+    """No sibling has this device; a cell that failed here since `:long_ago` prefers another unit, unless a
+    user has had it tried again since.
+    """
     c = candidate.c
     # NOT IN over the few cells that have this device (`ix_cell_siblings`): evaluated once for the whole line,
     # where a correlated EXISTS would be evaluated for every cell.
     used = sa.select(_sibling.c.siblings)
     used = used.where(_sibling.c.device_id == device_id, indexed("sibling.siblings IS NOT NULL"))
     failed = sa.exists().where(
-        _tried.c.cell_id == c.cell_id, _tried.c.device_id == device_id, indexed("tried.state = 'failed'")
+        _tried.c.cell_id == c.cell_id,
+        _tried.c.device_id == device_id,
+        _tried.c.attempt_no > c.retried_after,
+        indexed("tried.state = 'failed'"),
     )
     long_ago = c.not_before <= sa.bindparam("long_ago", type_=tables.UtcDateTime)
     return c.siblings.not_in(used), sa.or_(~failed.correlate(candidate), long_ago)

@@ -103,11 +103,16 @@ def _used(session: Session, siblings: set[str], asking: Sequence[str]) -> frozen
 
 
 def _failed(session: Session, rows: Sequence[Row[Any]], asking: Sequence[str]) -> frozenset[tuple[str, str]]:
-    """Pairs of a cell and a device on which it failed."""
-    c = candidate_queries.attempt.c
-    query = select(c.cell_id, c.device_id).where(
-        c.cell_id.in_([row.cell_id for row in rows]),
-        c.device_id.in_(asking),
-        c.state == AttemptState.FAILED.value,
+    """Pairs of a cell and a device on which it failed since a user had it tried again."""
+    c, cell = candidate_queries.attempt.c, candidate_queries.cell
+    query = (
+        select(c.cell_id, c.device_id)
+        .join(cell, cell.c.cell_id == c.cell_id)
+        .where(
+            c.cell_id.in_([row.cell_id for row in rows]),
+            c.device_id.in_(asking),
+            c.attempt_no > cell.c.retried_after,
+            c.state == AttemptState.FAILED.value,
+        )
     )
     return frozenset((row.cell_id, row.device_id) for row in candidate_queries.fetch(session, query))

@@ -81,6 +81,16 @@ def test_a_class_cell_that_failed_prefers_another_unit_for_a_while(database):
 
 
 @pytest.mark.usefixtures("way")
+def test_a_class_cell_that_a_user_has_tried_again_goes_to_the_unit_where_it_failed_too(database):
+    stock(database, asked(("m",), {"gpu": {}}, devices=(DeviceSelector(kind="gpu", count=1),)), FLEET)
+    (cell,) = cells(database)
+    take_in(database, result(dispatch(database, cell.cell_id, "gpu-0"), Status.FAILED, ReasonCode.TIMEOUT))
+    with database.write() as turn:
+        assert steering_requests.retry(turn, cell.cell_id, now(), failed_only=True) == 1
+    assert choose(database, "gpu-0") == (Assignment(cell.cell_id, "gpu-0"),)
+
+
+@pytest.mark.usefixtures("way")
 def test_a_device_that_had_the_first_cells_of_a_class_finds_those_behind_them(database):
     stock(database, two_of_the_class("a", "b", "c"), FLEET)
     for _ in range(2):
