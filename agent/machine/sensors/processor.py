@@ -23,8 +23,9 @@ _CPUS: Final = "sys/devices/system/cpu"
 _THERMOMETERS: Final = ("coretemp", "k10temp", "zenpower", "cpu_thermal")
 """Names of the hwmon drivers whose first temperature is that of a processor's package."""
 
-_WITHOUT_BOOST: Final = "acpi-cpufreq"
-"""The frequency driver whose largest frequency is the nominal one; others give the boost of one core."""
+_LISTS_NOMINAL: Final = "acpi-cpufreq"
+"""The frequency driver of which the highest frequency that can be asked for is the nominal one. Its
+`cpuinfo_max_freq` is the boost of one core where CPPC tells that (drivers/cpufreq/acpi-cpufreq.c)."""
 
 
 def processor_sensors(cpus: Collection[int], root: Path = ROOT) -> Found:
@@ -52,11 +53,9 @@ def _clock(folders: Sequence[Path]) -> Sensor | Missing:
 
 
 def _nominal_mhz(folder: Path) -> float | None:
-    name = "base_frequency"
-    if text_of(folder / "scaling_driver").strip() == _WITHOUT_BOOST:
-        name = "cpuinfo_max_freq"
-    khz = text_of(folder / name).strip()
-    return int(khz) / 1e3 if khz.isdecimal() else None
+    is_listed = text_of(folder / "scaling_driver").strip() == _LISTS_NOMINAL
+    words = text_of(folder / ("scaling_available_frequencies" if is_listed else "base_frequency")).split()
+    return max((int(khz) / 1e3 for khz in words if khz.isdecimal()), default=None)
 
 
 def _temperature(root: Path) -> Sensor | Missing:

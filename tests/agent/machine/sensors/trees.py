@@ -35,7 +35,9 @@ INTEL_XEON: Mapping[str, str] = {
 AMD_RYZEN: Mapping[str, str] = {
     f"{CPU}/cpu0/cpufreq/scaling_driver": "acpi-cpufreq\n",
     f"{CPU}/cpu0/cpufreq/scaling_cur_freq": "3600000\n",
-    f"{CPU}/cpu0/cpufreq/cpuinfo_max_freq": "3600000\n",
+    # The boost of one core, by CPPC; the frequencies that can be asked for end below it.
+    f"{CPU}/cpu0/cpufreq/cpuinfo_max_freq": "4950195\n",
+    f"{CPU}/cpu0/cpufreq/scaling_available_frequencies": "3600000 2800000 2200000 \n",
     "sys/class/hwmon/hwmon2/name": "k10temp\n",
     "sys/class/hwmon/hwmon2/temp1_label": "Tctl\n",
     "sys/class/hwmon/hwmon2/temp1_input": "45250\n",
