@@ -97,7 +97,7 @@ def fillings(inputs: Sequence[TensorBuffer]) -> list[Event]:
 
 def uses(outputs: Sequence[TensorBuffer]) -> list[Event]:
     """Return the runs that use the outputs of another run, which begins only when they have ended."""
-    events = (event for b in outputs for event in (b.event, b.reader))
+    events = (event for b in outputs for event in (b.event, *b.readers))
     return [event for event in dict.fromkeys(events) if event is not None]
 
 

@@ -240,6 +240,8 @@ class CompiledModel:
             return
         for buffer in (*input_buffers, *output_buffers):
             buffer.wait()
+        for reader in background.uses(output_buffers):
+            reader.wait_in_any_case()
         self._run(signature_index, input_buffers, output_buffers)
 
     def run_by_name(

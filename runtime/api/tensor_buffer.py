@@ -43,8 +43,8 @@ class TensorBuffer:
         self.filling: Event | None = None
         """The run that fills the buffer, known after another one has taken over its event. An event that the
         caller has set is not kept so: with that one, the caller writes here after starting the run."""
-        self.reader: Event | None = None
-        """The last run that reads the buffer: a run that fills it begins behind that one's end."""
+        self.readers: list[Event] = []
+        """The started runs that read the buffer: a run that fills it begins behind the end of them all."""
 
     @classmethod
     def create_from_host_memory(cls, data_array: Array) -> TensorBuffer:
@@ -250,11 +250,13 @@ class TensorBuffer:
 
     def be_filled_by(self, event: Event) -> None:
         """Have whoever reads the buffer wait for a run that was started."""
-        self._event, self.filling, self.reader = event, event, None
+        self._event, self.filling, self.readers = event, event, []
 
     def be_read_by(self, event: Event) -> None:
         """Have a run that fills the buffer begin behind one that was started and takes over its event."""
-        self._event, self.reader = None, event
+        self._event = None
+        # Those that have ended are let go: a buffer of weights may have any number of readers and no filling.
+        self.readers = [*(reader for reader in self.readers if not reader.is_signaled()), event]
 
     def wait(self) -> None:
         """Return when the run that fills the buffer is done. Raises its error where it failed."""

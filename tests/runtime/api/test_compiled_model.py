@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
+from functools import partial
 
 import numpy as np
 import pytest
@@ -202,6 +203,32 @@ def test_a_buffer_is_filled_before_it_is_read_though_a_started_run_reads_it_too(
     for end, y in zip(ends, last, strict=True):
         end.wait()
         assert y.read(4, np.float32).tolist() == [6] * 4
+
+
+@pytest.mark.parametrize("started", [True, False], ids=["started", "waited for"])
+def test_a_run_fills_a_buffer_behind_every_started_run_that_reads_it(started):
+    models = [CompiledModel.from_buffer(adding(signature=False)) for _ in range(3)]
+    shared, one, gate = filled(np.ones((1, 4), np.float32)), filled(np.ones(4, np.float32)), Event()
+    gated = filled(np.ones(4, np.float32))
+    gated.event = gate
+    first, second = (model.create_output_buffers(0)[0] for model in models[:2])
+    models[0].run_async([shared, gated], [first])
+    models[1].run_async([shared, one], [second]).wait()
+    threading.Timer(0.05, gate.signal).start()
+    fill = models[2].run_async if started else partial(models[2].run_by_index, 0)
+    fill([filled(np.full((1, 4), 50, np.float32)), one], [shared])
+    assert shared.read(4, np.float32).tolist() == [51] * 4
+    assert first.read(4, np.float32).tolist() == [2] * 4
+    assert second.read(4, np.float32).tolist() == [2] * 4
+
+
+def test_a_buffer_keeps_only_readers_that_have_not_ended():
+    compiled = CompiledModel.from_buffer(adding(signature=False))
+    x, one = filled(np.zeros((1, 4), np.float32)), filled(np.ones(4, np.float32))
+    for _ in range(3):
+        last = compiled.run_async([x, one], compiled.create_output_buffers(0))
+        last.wait()
+    assert x.readers == [last]
 
 
 def test_errors_of_a_run_come_out_of_its_event():
