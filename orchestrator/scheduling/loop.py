@@ -14,7 +14,7 @@ from orchestrator.config.recovery import Recovery
 from orchestrator.db import tables
 from orchestrator.db.cells import attempts, running_attempts, waiting
 from orchestrator.db.cells import jobs as known_jobs
-from orchestrator.db.devices import agents
+from orchestrator.db.devices import agents, quarantine
 from orchestrator.db.engine.sessions import Database
 from orchestrator.db.engine.turn import Turn
 from orchestrator.db.queue import picking
@@ -294,6 +294,7 @@ class SchedulerLoop:
         self._settle_sent()
         self._apply_steering_requests()
         self._end_overdue_waiting()
+        self._check_those_back()
         if self._sole:
             return
         now = utc_now()
@@ -337,6 +338,15 @@ class SchedulerLoop:
         if overdue:
             with self._database.write() as turn:
                 waiting.end_overdue(turn, now)
+
+    def _check_those_back(self) -> None:
+        """Have devices in quarantine checked whose checks ended while they were gone."""
+        with self._database.read() as session:
+            found = quarantine.unchecked(session)
+        if found:
+            with self._database.write() as turn:
+                for device_id in found:
+                    quarantine.ensure_check(turn, turn.device(device_id), utc_now())
 
     def _apply_steering_requests(self) -> None:
         """Stop attempts that a user cancelled, that no process waits for, or that are long over their time.

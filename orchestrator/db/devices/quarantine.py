@@ -9,6 +9,7 @@ from typing import Final, Literal, TypeAlias
 from sqlalchemy import or_
 from sqlmodel import Session, col, select
 
+from agent.wire.messages import ReasonCode
 from orchestrator.db import events, tables
 from orchestrator.db.engine import identity
 from orchestrator.db.engine.turn import AttemptRows, Turn
@@ -88,8 +89,8 @@ def _end_check(turn: Turn, rows: AttemptRows, passed: bool, now: datetime) -> No
 
 
 def ensure_check(turn: Turn, device: tables.Device, now: datetime) -> None:
-    """Add a health check for a device in quarantine, unless one waits already."""
-    if device.quarantined_at is None:
+    """Add a health check for a device in quarantine, unless one waits already or it has no delegate."""
+    if device.quarantined_at is None or not device.delegates:
         return
     campaign = _campaign(turn, now)
     turn.flush()
@@ -104,6 +105,33 @@ def ensure_check(turn: Turn, device: tables.Device, now: datetime) -> None:
         # The campaign of the checks ends, as any other, with the last one that was open.
         campaign.ended_at = None
         turn.flush()
+
+
+def unchecked(session: Session) -> list[str]:
+    """Return the present devices in quarantine whose health check ended because they were gone.
+
+    One that a person has taken out since is none of them.
+    """
+    device, cell = tables.Device, tables.Cell
+    checks = (
+        select(cell.cell_id)
+        .join(tables.Campaign, col(tables.Campaign.no) == cell.campaign_no)
+        .where(tables.Campaign.purpose == tables.HEALTH, cell.line == device.device_id)
+        .correlate(device)
+    )
+    was_gone = checks.where(
+        cell.state == CellState.UNSUPPORTED.value,
+        cell.reason_code == ReasonCode.NO_DEVICE.value,
+        col(cell.ended_at) >= col(device.quarantined_at),
+    )
+    found = (
+        select(device)
+        .join(tables.Agent, col(tables.Agent.agent_id) == device.agent_id)
+        .where(col(device.present), col(device.quarantined_at).is_not(None))
+        .where(tables.Agent.state == tables.AGENT_ACTIVE)
+        .where(was_gone.exists(), ~checks.where(tables.IS_OPEN).exists())
+    )
+    return [row.device_id for row in session.exec(found) if row.delegates]
 
 
 def _campaign(turn: Turn, now: datetime) -> tables.Campaign:

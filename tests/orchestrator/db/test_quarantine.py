@@ -54,6 +54,16 @@ def test_a_failed_health_check_is_followed_by_a_later_one(database):
     assert again.cell_id != check.cell_id
 
 
+def test_a_device_that_has_lost_its_delegates_goes_to_quarantine_without_a_check(database):
+    stock(database, asked(("m",)), FLEET)
+    with database.write() as session:
+        row = session.get_one(tables.Device, "host-cpu")
+        row.delegates = []
+        quarantine.quarantine(session, row, "it failed", now())
+    assert read(database, tables.Device, "host-cpu").quarantined_at is not None
+    assert [cell.model for cell in cells(database)] == ["m"]
+
+
 def test_a_fault_of_the_same_cell_or_of_a_model_is_no_fault_of_the_device(database):
     stock(database, asked(tuple("abcd")), FLEET)
     first, *others = cells(database)

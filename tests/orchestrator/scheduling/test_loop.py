@@ -22,6 +22,7 @@ from agent.wire.messages import (
 )
 from orchestrator.config.lab import LabTimes
 from orchestrator.db import tables
+from orchestrator.db.campaigns import steering_requests
 from orchestrator.db.devices import agents, credentials
 from orchestrator.db.engine.sessions import Database
 from orchestrator.db.engine.turn import Turn
@@ -192,6 +193,22 @@ def test_a_cell_whose_agent_came_back_without_the_device_does_not_wait_for_ever(
     (cell,) = cells(database)
     assert (cell.state, cell.reason_code) == ("unsupported", "no_device")
     assert "rack.gpu-0 is gone" in cell.reason_text
+
+
+@pytest.mark.parametrize("check", [True, False])
+def test_a_device_in_quarantine_that_was_gone_is_checked_once_it_is_back_unless_by_hand(
+    database, broker, check
+):
+    loop = loop_of(database, broker, resend_s=3600.0)
+    loop.listen(0.2)
+    without = HELLO.message.model_copy(update={"devices": ()})
+    with database.write() as turn:
+        steering_requests.quarantine(turn, "rack.gpu-0", "it failed", datetime.now(UTC), check=check)
+    for hello in (without, HELLO.message, HELLO.message):
+        broker.arrived.append(MessageReceived("rack", hello))
+        loop.listen(0.2)
+    checks = [cell.state for cell in cells(database) if cell.model == "health-check"]
+    assert checks == (["unsupported", "queued"] if check else [])
 
 
 def test_a_cell_that_waited_as_long_as_its_file_allows_fails_though_nothing_else_happens(database, broker):
