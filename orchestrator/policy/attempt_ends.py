@@ -160,8 +160,9 @@ def attempt_end(status: Status, reason: Reason | None, *, stop_asked: bool) -> A
     """
     state = AttemptState(status.value)
     told = reason or Reason(code=_DEFAULT_CODES[state], text=_DEFAULT_TEXTS[state])
-    interrupted = state is AttemptState.FAILED and told.code is ReasonCode.INTERRUPTED
-    if stop_asked and (interrupted or state is AttemptState.CANCELLED):
+    # A job that is cancelled before its start, while its model is fetched, is refused, and so has failed.
+    stopped = state is AttemptState.FAILED and told.code in (ReasonCode.INTERRUPTED, ReasonCode.CANCELLED)
+    if stop_asked and (stopped or state is AttemptState.CANCELLED):
         return AttemptEnd(AttemptState.CANCELLED, Reason(code=ReasonCode.INTERRUPTED, text=told.text))
     return AttemptEnd(state, told)
 
