@@ -251,7 +251,8 @@ class Interpreter:
 
         It may be called before or after `allocate_tensors`. The buffer holds the tensor's own type. A
         delegate that runs the whole model uses its memory itself, as `CompiledModel` does; otherwise a run
-        copies it to or from the interpreter's.
+        copies it to or from the interpreter's. An output that was left in a buffer stays there until the next
+        run or `ensure_tensor_data_is_readable`, whatever is set here.
 
         Raises RuntimeError for a tensor that is no input or output, or a buffer of another type or too small.
         """
@@ -265,7 +266,10 @@ class Interpreter:
         self._bound.leaves_outputs = allow_buffer_handle_output
 
     def ensure_tensor_data_is_readable(self, tensor_index: int) -> None:
-        """Copy an output that `invoke` has left in its buffer to the interpreter."""
+        """Copy an output that `invoke` has left in its buffer to the interpreter.
+
+        Raises RuntimeError where that buffer is destroyed, or the output has another shape by now.
+        """
         self._bound.refresh(self._tensor(tensor_index), self._primary)
 
     def _array(self, index: int, subgraph_index: int = 0) -> Array:
@@ -387,6 +391,8 @@ class Interpreter:
         planned.allocate()
         for name, value in values.items():
             self._set(inputs[name], value, where)
+        if where == 0:
+            self._bound.forget()
         _run(planned)
         return {name: self.get_tensor(index, where) for name, index in sorted(signature.outputs)}
 

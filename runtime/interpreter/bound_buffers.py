@@ -16,7 +16,7 @@ from runtime.interpreter.details import public_dtype
 from runtime.model.graph import Tensor
 from runtime.model.schema import TensorType
 from runtime.ops.support.quantization import quantize
-from runtime.ops.support.value import Array
+from runtime.ops.support.value import Array, Shape
 from runtime.plan.subgraph import PlannedSubgraph
 
 _LEVELS = (TensorType.INT8, TensorType.UINT8, TensorType.INT16)
@@ -47,7 +47,8 @@ class BoundBuffers:
     def __init__(self) -> None:
         self.leaves_outputs = False
         self._buffers: dict[int, BoundBuffer] = {}
-        self._left: set[int] = set()
+        self._left: dict[int, tuple[BoundBuffer, Shape]] = {}
+        """The buffer and the shape of each output that is there alone, also after it has lost the buffer."""
 
     def bind(self, tensor: Tensor, planned: PlannedSubgraph, buffer: BoundBuffer | None) -> None:
         """Give a tensor a buffer, or with None take it away. Raises RuntimeError where it does not fit."""
@@ -55,7 +56,6 @@ class BoundBuffers:
         if tensor.index not in (*subgraph.inputs, *subgraph.outputs):
             raise RuntimeError(f"{name} is neither an input nor an output; only these can have a buffer.")
         if buffer is None:
-            self._left.discard(tensor.index)
             self._buffers.pop(tensor.index, None)
             return
         wanted = np.dtype(public_dtype(tensor))
@@ -71,14 +71,13 @@ class BoundBuffers:
             raise RuntimeError(
                 f"{name} takes {needed} bytes, and its buffer has {buffer.storage.size}; make it larger."
             )
-        self._left.discard(tensor.index)
         self._buffers[tensor.index] = buffer
 
     def run(
         self, planned: PlannedSubgraph, plainly: Callable[[PlannedSubgraph], None], *, copies: bool = False
     ) -> None:
         """Run once, `plainly` with copies where asked, or where no delegate runs the whole on the buffers."""
-        self._left.clear()
+        self.forget()
         if not self._buffers:
             plainly(planned)
             return
@@ -86,12 +85,14 @@ class BoundBuffers:
             buffer.wait()
         inputs, outputs = self._of(planned.subgraph.inputs), self._of(planned.subgraph.outputs)
         if not copies and self._ran_there(planned):
-            self._left.update(index for index, _ in outputs)
-            for index, _ in () if self.leaves_outputs else outputs:
-                self.refresh(planned.subgraph.tensors[index], planned)
+            for index, buffer in outputs:
+                if self.leaves_outputs:
+                    self._left[index] = buffer, planned.shape(index)
+                elif not self._is_real(planned, index):  # else the interpreter has the levels already
+                    self._fetch(planned, index, buffer)
             return
-        for index, _ in inputs:
-            self._fetch(planned, index)
+        for index, buffer in inputs:
+            self._fetch(planned, index, buffer)
         plainly(planned)
         for index, _ in outputs:
             self._fill(planned, index)
@@ -107,7 +108,7 @@ class BoundBuffers:
         real = [index for index in self._buffers if self._is_real(planned, index)]
         for index in real:
             if index in planned.subgraph.inputs:
-                self._fetch(planned, index)
+                self._fetch(planned, index, self._buffers[index])
         started = partition.start(inputs, outputs)
         started.completion.wait()
         for index in real:
@@ -116,12 +117,21 @@ class BoundBuffers:
         return True
 
     def refresh(self, tensor: Tensor, planned: PlannedSubgraph) -> None:
-        """Copy an output that was left in its buffer."""
-        if tensor.index in self._left:
-            # Of real numbers, the interpreter has the levels already.
-            if not self._is_real(planned, tensor.index):
-                self._fetch(planned, tensor.index)
-            self._left.discard(tensor.index)
+        """Copy an output that was left in a buffer. Raises RuntimeError where it cannot be read any more."""
+        if tensor.index not in self._left:
+            return
+        buffer, shape = self._left[tensor.index]
+        if (present := planned.shape(tensor.index)) != shape:
+            raise RuntimeError(
+                f"Tensor {tensor.index} ({tensor.name!r}) is {present}, and was left in a buffer as {shape}; "
+                "call invoke, or read the buffer."
+            )
+        self._fetch(planned, tensor.index, buffer)
+        del self._left[tensor.index]
+
+    def forget(self) -> None:
+        """Have outputs read from the interpreter's memory again, which another run fills."""
+        self._left.clear()
 
     def check_readable(self, tensor: Tensor) -> None:
         """Raise RuntimeError for an output that was left in its buffer."""
@@ -134,11 +144,18 @@ class BoundBuffers:
     def _is_real(self, planned: PlannedSubgraph, index: int) -> bool:
         return _is_real(planned.subgraph.tensors[index], self._buffers[index])
 
-    def _fetch(self, planned: PlannedSubgraph, index: int) -> None:
-        """Copy a tensor's buffer into the interpreter's memory."""
+    def _fetch(self, planned: PlannedSubgraph, index: int, buffer: BoundBuffer) -> None:
+        """Copy a buffer of a tensor into the interpreter's memory."""
         array, tensor = _memory(planned, index), planned.subgraph.tensors[index]
-        with self._buffers[index].storage.lock() as memory:
-            if not self._is_real(planned, index):
+        try:
+            storage = buffer.storage
+        except RuntimeError as error:
+            raise RuntimeError(
+                f"Tensor {index} ({tensor.name!r}): its buffer is destroyed; set another one, or None, and "
+                "call invoke."
+            ) from error
+        with storage.lock() as memory:
+            if not _is_real(tensor, buffer):
                 np.copyto(array, _shaped(memory, array.dtype, array))
                 return
             scale, zero_point = _affine(tensor)

@@ -11,7 +11,7 @@ import pytest
 from delegate_farm import load_delegate
 from runtime.api.interpreter import Interpreter
 from runtime.api.tensor_buffer import TensorBuffer
-from runtime.model.graph import Quantization
+from runtime.model.graph import Quantization, Signature
 from runtime.model.schema import BuiltinOperator as Op
 from tests.runtime.delegates.gpu.caller_models import EXPECTED, SHAPE, X, dense, expected, filled, results
 from tests.runtime.models import Builder
@@ -129,6 +129,86 @@ def test_a_refused_buffer_leaves_an_output_in_the_buffer_that_it_has(folder):
         ours.get_tensor(y)
     ours.ensure_tensor_data_is_readable(y)
     np.testing.assert_array_equal(ours.get_tensor(y), results(target))
+
+
+def left_in(target: TensorBuffer, folder: str) -> tuple[Interpreter, int]:
+    """Return an interpreter that has left EXPECTED in the buffer and something else in its own memory."""
+    ours = interpreter(folder, dense())
+    ours.allocate_tensors()
+    y = ours.get_output_details()[0]["index"]
+    ours.set_tensor(0, 2 * X)
+    ours.invoke()
+    ours.set_tensor(0, X)
+    ours.set_buffer_handle(y, target)
+    ours.set_allow_buffer_handle_output(True)
+    ours.invoke()
+    return ours, y
+
+
+@pytest.mark.parametrize("replaced", [False, True], ids=["taken away", "replaced"])
+def test_an_output_stays_in_the_buffer_in_which_a_run_has_left_it(replaced, folder):
+    target = TensorBuffer.create_managed(np.float32, SHAPE)
+    ours, y = left_in(target, folder)
+    ours.set_buffer_handle(y, TensorBuffer.create_managed(np.float32, SHAPE) if replaced else None)
+    with pytest.raises(RuntimeError, match=rf"call ensure_tensor_data_is_readable\({y}\)"):
+        ours.get_tensor(y)
+    ours.ensure_tensor_data_is_readable(y)
+    np.testing.assert_array_equal(ours.get_tensor(y), results(target))
+    np.testing.assert_allclose(ours.get_tensor(y), EXPECTED, rtol=1e-5, atol=1e-6)
+
+
+def test_an_output_whose_buffer_is_destroyed_is_gone_until_the_next_run(folder):
+    target = TensorBuffer.create_managed(np.float32, SHAPE)
+    ours, y = left_in(target, folder)
+    ours.set_buffer_handle(y, None)
+    target.destroy()
+    for _ in range(2):
+        with pytest.raises(
+            RuntimeError, match="its buffer is destroyed; set another one, or None, and call inv"
+        ):
+            ours.ensure_tensor_data_is_readable(y)
+        with pytest.raises(RuntimeError, match="alone"):
+            ours.get_tensor(y)
+    ours.invoke()
+    np.testing.assert_allclose(ours.get_tensor(y), EXPECTED, rtol=1e-5, atol=1e-6)
+
+
+def test_an_output_of_another_shape_is_not_read_from_the_buffer_of_an_earlier_run(folder):
+    target = TensorBuffer.create_managed(np.float32, SHAPE)
+    ours, y = left_in(target, folder)
+    ours.resize_tensor_input(0, (4, 48))
+    ours.allocate_tensors()
+    with pytest.raises(RuntimeError, match=r"is \(4, 48\), and was left in a buffer as \(8, 48\)"):
+        ours.ensure_tensor_data_is_readable(y)
+    with pytest.raises(RuntimeError, match="alone"):
+        ours.get_tensor(y)
+    ours.set_tensor(0, X[:4])
+    ours.invoke()
+    ours.ensure_tensor_data_is_readable(y)
+    np.testing.assert_allclose(ours.get_tensor(y), EXPECTED[:4], rtol=1e-5, atol=1e-6)
+
+
+def test_a_signature_returns_its_own_outputs_though_invoke_has_left_one_in_a_buffer(folder):
+    ours, y = left_in(TensorBuffer.create_managed(np.float32, SHAPE), folder)
+    signature = Signature("serve", 0, (("x", 0),), (("y", y),))
+    found = ours._run_signature(signature, {"x": 2 * X})["y"]
+    np.testing.assert_allclose(found, expected(2 * X), rtol=1e-5, atol=1e-6)
+
+
+def test_levels_are_read_from_a_buffer_of_real_numbers_also_when_planned_again(folder):
+    ours = interpreter(folder, quantised())
+    ours.allocate_tensors()
+    (y,) = (details["index"] for details in ours.get_output_details())
+    values = np.arange(64, dtype=np.int8).reshape(4, 16)
+    ours.set_tensor(0, values)
+    ours.set_buffer_handle(y, TensorBuffer.create_managed(np.float32, (4, 16)))
+    ours.set_allow_buffer_handle_output(True)
+    ours.invoke()
+    for rows in (2, 4):
+        ours.resize_tensor_input(0, (rows, 16))
+        ours.allocate_tensors()
+    ours.ensure_tensor_data_is_readable(y)
+    np.testing.assert_array_equal(ours.get_tensor(y), values[::-1])
 
 
 def test_what_cannot_be_bound_is_refused():
