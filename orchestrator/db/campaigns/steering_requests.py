@@ -17,7 +17,7 @@ from orchestrator.db.devices import quarantine as device_quarantine
 from orchestrator.db.engine.turn import Turn
 from orchestrator.db.results import records
 from orchestrator.errors import UsageError
-from orchestrator.policy.lifecycle import CURABLE, OPEN, CellState, cancelled_reason, reopen_cell
+from orchestrator.policy.lifecycle import CURABLE, OPEN, CellState, reopen_cell
 from orchestrator.policy.matrix import NO_DEVICE
 from orchestrator.policy.selectors import class_line
 from orchestrator.results.device_noise import DeviceNoise
@@ -156,7 +156,7 @@ def quarantine(turn: Turn, name: str, why: str, now: datetime, *, check: bool = 
 
 
 def release(turn: Turn, device: tables.Device, now: datetime) -> None:
-    """End the quarantine of a device; health checks that wait for it are cancelled."""
+    """End the quarantine of a device; its health checks are cancelled."""
     device_quarantine.release(device)
     _cancel_checks(turn, device, now)
 
@@ -168,10 +168,11 @@ def _cancel_checks(turn: Turn, device: tables.Device, now: datetime) -> None:
         .where(
             tables.Campaign.purpose == tables.HEALTH,
             tables.Cell.line == device.device_id,
-            tables.Cell.state == CellState.QUEUED.value,
+            # One that runs, too: interrupted, it would be tried again, and then count.
+            tables.IS_OPEN,
         )
     ).all()
-    cell_ends.finish_all(turn, [(c, CellState.CANCELLED, cancelled_reason()) for c in checks], now)
+    campaigns.cancel_cells(turn, checks, now)
 
 
 def record_noise(turn: Turn, device_id: str, noise: DeviceNoise) -> None:

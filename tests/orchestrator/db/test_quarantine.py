@@ -8,6 +8,7 @@ import pytest
 
 from agent.wire.messages import ReasonCode, Status
 from orchestrator.db import tables
+from orchestrator.db.campaigns import steering_requests
 from orchestrator.db.devices import quarantine
 from tests.orchestrator.asked import asked
 from tests.orchestrator.db.queue_steps import FLEET, begin, choose, now, read, take_in
@@ -52,6 +53,19 @@ def test_a_failed_health_check_is_followed_by_a_later_one(database):
     assert choose(database, "host-cpu", at=before + timedelta(seconds=50)) == ()
     (again,) = choose(database, "host-cpu", at=now() + timedelta(seconds=61))
     assert again.cell_id != check.cell_id
+
+
+def test_no_further_try_of_a_check_that_ran_frees_a_device_that_a_person_took_out(database):
+    stock(database, asked(("m",)), FLEET)
+    with database.write() as session:
+        quarantine.quarantine(session, session.get_one(tables.Device, "host-cpu"), "it failed", now())
+    (check,) = choose(database, "host-cpu", at=now() + timedelta(seconds=11))
+    job = begin(database, check)
+    with database.write() as session:
+        steering_requests.quarantine(session, "host-cpu", "by hand", now())
+    take_in(database, result(job, Status.FAILED, ReasonCode.DEVICE_LOST))
+    assert choose(database, "host-cpu", at=now() + timedelta(days=1)) == ()
+    assert read(database, tables.Device, "host-cpu").quarantine_text == "by hand"
 
 
 def test_a_device_that_has_lost_its_delegates_goes_to_quarantine_without_a_check(database):
