@@ -146,12 +146,12 @@ def find_device(turn: Turn, name: str) -> tables.Device:
 def quarantine(turn: Turn, name: str, why: str, now: datetime, *, check: bool = False) -> str:
     """Take a device out until it is released, or `check` until a health check passes; return its id."""
     device = find_device(turn, name)
+    # One from before tells nothing of this, and must not release what a person takes out.
+    _cancel_checks(turn, device, now)
     if check:
         device_quarantine.quarantine(turn, device, why, now)
     else:
-        # By hand it stays out: a check that waits already must not release it.
         device_quarantine.take_out(device, why, now)
-        _cancel_checks(turn, device, now)
     return device.device_id
 
 

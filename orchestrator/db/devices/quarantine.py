@@ -96,7 +96,10 @@ def ensure_check(turn: Turn, device: tables.Device, now: datetime) -> None:
     turn.flush()
     waits = turn.exec(
         select(tables.Cell.cell_id).where(
-            tables.Cell.campaign_no == campaign.no, tables.Cell.line == device.device_id, tables.IS_OPEN
+            tables.Cell.campaign_no == campaign.no,
+            tables.Cell.line == device.device_id,
+            tables.IS_OPEN,
+            col(tables.Cell.cancel_asked_at).is_(None),
         )
     ).first()
     if waits is None:

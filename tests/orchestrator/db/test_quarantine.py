@@ -68,6 +68,21 @@ def test_no_further_try_of_a_check_that_ran_frees_a_device_that_a_person_took_ou
     assert read(database, tables.Device, "host-cpu").quarantine_text == "by hand"
 
 
+def test_a_device_that_is_taken_out_until_a_check_passes_while_one_runs_gets_another(database):
+    stock(database, asked(("m",)), FLEET)
+    with database.write() as session:
+        steering_requests.quarantine(session, "host-cpu", "it failed", now(), check=True)
+    (check,) = choose(database, "host-cpu", at=now() + timedelta(seconds=11))
+    job = begin(database, check)
+    with database.write() as session:
+        steering_requests.quarantine(session, "host-cpu", "it failed again", now(), check=True)
+    take_in(database, result(job))
+    assert read(database, tables.Device, "host-cpu").quarantined_at is not None
+    (again,) = choose(database, "host-cpu", at=now() + timedelta(seconds=11))
+    take_in(database, result(begin(database, again)))
+    assert read(database, tables.Device, "host-cpu").quarantined_at is None
+
+
 def test_a_device_that_has_lost_its_delegates_goes_to_quarantine_without_a_check(database):
     stock(database, asked(("m",)), FLEET)
     with database.write() as session:
