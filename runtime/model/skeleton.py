@@ -46,11 +46,11 @@ class _Hole:
         return self.count // 2 if self.code == "p4" else self.count * _ITEM_BYTES[self.code]
 
 
-_LIMITS = {"f4": 3.4e38, "f2": 65504, "i1": 128, "u1": 255, "i2": 32768, "i4": 2.0**31 - 128, "p4": 8}
+LIMITS = {"f4": 3.4e38, "f2": 65504, "i1": 128, "u1": 255, "i2": 32768, "i4": 2.0**31 - 128, "p4": 8}
 """Largest size of a hole's extremes, by type: beyond it the type cannot hold them. For "i4" it is the largest
 float32 below 2^31, as values are clipped in single precision."""
 
-_MOMENT = 1e30
+MOMENT = 1e30
 """Largest mean and standard deviation, so that scaling stays finite in single precision."""
 
 
@@ -170,9 +170,9 @@ def _is_count(value: Any, limit: int) -> bool:
 def _hole(k: int, row: Any) -> _Hole:
     offset, count, code, kind, *moments = row
     mean, std, low, high = (float(m) for m in moments)
-    known = isinstance(code, str) and code in _LIMITS
-    limit = _LIMITS[code] if known else 0.0
-    fits = abs(mean) < _MOMENT and 0 <= std < _MOMENT and -limit <= low <= high <= limit
+    known = isinstance(code, str) and code in LIMITS
+    limit = LIMITS[code] if known else 0.0
+    fits = abs(mean) < MOMENT and 0 <= std < MOMENT and -limit <= low <= high <= limit
     if not (fits and kind in _KINDS):
         raise ValueError(f"hole {k} is {row!r}")
     if not (_is_count(offset, MAX_SIZE_BYTES) and _is_count(count, 2 * MAX_SIZE_BYTES)) or count < 1:

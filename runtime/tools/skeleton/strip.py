@@ -1,9 +1,9 @@
 """A `.tflite` file to a skeleton: each large weight becomes a recipe of a few numbers.
 
 The container and the generator are those of `runtime.model.skeleton`. Kept as they are: small constants,
-indices and shapes, sparse buffers, buffers with a NaN or infinity, and *structured* ones (masks, grids) that
-deflate below 60 % of their size and below 256 KiB. Biases of convolutions and matrix products become recipes
-from 16 bytes on, so that `calibrate` can scale weights and bias together.
+indices and shapes, sparse buffers, buffers with a NaN or a value of 1e30 and more, and *structured* ones
+(masks, grids) that deflate below 60 % of their size and below 256 KiB. Biases of convolutions and matrix
+products become recipes from 16 bytes on, so that `calibrate` can scale weights and bias together.
 """
 
 import gzip
@@ -23,7 +23,7 @@ from runtime.errors import ModelFormatError
 from runtime.model.graph import Model, Tensor
 from runtime.model.reader import read_model
 from runtime.model.schema import BuiltinOperator, TensorType
-from runtime.model.skeleton import MAGIC, restore_skeleton
+from runtime.model.skeleton import LIMITS, MAGIC, MOMENT, restore_skeleton
 
 MIN_BYTES: Final = 1024
 """Bytes above which a buffer becomes a recipe. Chosen: below, the recipe saves little, and small constants
@@ -184,7 +184,7 @@ def _code(tensors: list[Tensor], *, is_bias: bool) -> str | None:
         return None
     if not small_bias and _is_structured(tensor.data):
         return None
-    if code in ("f4", "f2") and not np.isfinite(np.frombuffer(tensor.data, f"<{code}")).all():
+    if code in ("f4", "f2") and not (np.abs(_values(tensor.data, code)) < MOMENT).all():
         return None
     return code
 
@@ -201,6 +201,8 @@ def _hole(buffer: int, offset: int, code: str, content: memoryview) -> Hole:
     """
     values = _values(content, code)
     mean, std, low, high = (float(v) for v in (values.mean(), values.std(), values.min(), values.max()))
+    # Only int32 has values beyond the limit: those that are 2^31 in single precision.
+    low, high = (float(np.clip(v, -LIMITS[code], LIMITS[code])) for v in (low, high))
     kind = "u" if max(high - mean, mean - low) < 2.0 * std else "n"
     return Hole(
         buffer, offset, values.size, code, kind, _single(mean), _single(std), _single(low), _single(high)

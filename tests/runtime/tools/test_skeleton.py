@@ -82,15 +82,36 @@ def test_scaled_integers_stay_within_their_type(dtype):
     assert restored.max() > most * 0.99
 
 
+def test_the_largest_integers_of_32_bits_are_clipped_to_what_the_generator_can_write():
+    extremes = np.iinfo(np.int32)
+    b = Builder()
+    x, y = b.input(np.float32, (1, 64)), b.tensor(np.float32, (1, 64))
+    weights = np.random.default_rng(3).integers(extremes.min, extremes.max, (64, 64), np.int32)
+    weights[0, :2] = extremes.min, extremes.max
+    b.operator(BuiltinOperator.FULLY_CONNECTED, [x, b.constant(weights, per_tensor(0.1)), -1], [y])
+    stripped = strip(b.write([y]))
+    (hole,) = stripped.holes
+    restored = np.frombuffer(stripped.restored(), np.int32, hole.count, hole.offset)
+    # The float32 next to 2^31, which itself is beyond int32, is 128 less.
+    assert (restored.min(), restored.max()) == (-(2**31 - 128), 2**31 - 128)
+
+
 def test_indices_masks_and_special_values_are_kept():
     b = Builder()
     x = b.input(np.float32, (1, 512))
     mask = np.tile(np.array([0.0, 1.0], np.float32), 256)
     infinite = np.full(512, -np.inf, np.float32)
-    masked, out = b.tensor(np.float32, (1, 512)), b.tensor(np.float32, (1, 512))
-    b.operator(BuiltinOperator.MUL, [x, b.constant(mask)], [masked])
-    b.operator(BuiltinOperator.MAXIMUM, [masked, b.constant(infinite)], [out])
-    data = b.write([out])
+    lowest = np.random.default_rng(3).standard_normal(512).astype(np.float32)
+    lowest[7] = np.finfo(np.float32).min
+    for operator, values in (
+        (BuiltinOperator.MUL, mask),
+        (BuiltinOperator.MAXIMUM, infinite),
+        (BuiltinOperator.ADD, lowest),
+    ):
+        y = b.tensor(np.float32, (1, 512))
+        b.operator(operator, [x, b.constant(values)], [y])
+        x = y
+    data = b.write([x])
     assert strip(data).holes == []
     assert bytes(strip(data).restored()) == data
 
