@@ -152,6 +152,7 @@ def quarantine(turn: Turn, name: str, why: str, now: datetime, *, check: bool = 
         device_quarantine.quarantine(turn, device, why, now)
     else:
         device_quarantine.take_out(device, why, now)
+        device.faulty_cells = []  # by which `device_quarantine.lost` knows what the farm took out
     return device.device_id
 
 

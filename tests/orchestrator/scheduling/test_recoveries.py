@@ -15,6 +15,7 @@ from orchestrator.config.home import FarmHome
 from orchestrator.config.lab import LabConfig, LabTimes
 from orchestrator.config.recovery import Recovery
 from orchestrator.db import tables
+from orchestrator.db.campaigns import steering_requests
 from orchestrator.db.devices import quarantine
 from orchestrator.db.devices.quarantine import RECOVERED_ONCE_IN, LostDevice
 from orchestrator.db.engine.sessions import Database
@@ -131,6 +132,10 @@ def test_the_farms_own_quarantine_is_a_loss_and_a_persons_is_not(farm: Database)
     change(farm, tables.Device, "rack.gpu-0", quarantined_at=NOW, faulty_cells=["a", "b", "c"])
     change(farm, tables.Device, "rack.gpu-1", quarantined_at=NOW)
     assert due(farm, NOW) == [("rack.gpu-0", "device_faults")]
+    with farm.write() as turn:
+        steering_requests.quarantine(turn, "rack.gpu-0", "its fan is off", NOW + MINUTE)
+    assert due(farm, NOW + 2 * MINUTE) == [], "who took it out may have it open"
+    change(farm, tables.Device, "rack.gpu-0", faulty_cells=["a", "b", "c"])
     change(farm, tables.Agent, "rack", state=tables.AGENT_DRAINING)
     assert due(farm, NOW) == []
     assert due(farm, NOW, silent_before=NOW + 9999 * MINUTE) == [], "a drained machine may be switched off"
