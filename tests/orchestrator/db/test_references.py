@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -137,6 +138,7 @@ def test_references_stay_as_long_as_their_model(lab: Lab) -> None:
         assert [r.size_bytes for r in retention.references(session) if r.sha256 == FILE] == [10]
         assert FILE not in {r.sha256 for r in retention.references(session, [1])}
     with lab.database.write() as turn:
+        turn.get_one(tables.Campaign, 1).ended_at = datetime.now(UTC)
         assert forget(turn, 1)
         forget_unused(turn)
     with lab.database.read() as session:
