@@ -8,7 +8,7 @@ to. A text that people read is shortened; an id or a count outside its bound mak
 import re
 from typing import Annotated, Any, Final, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
 
 MAX_TEXT: Final = 8192
 """Most characters of a text that people read, twice the end of a log that goes into a result (4000 bytes).
@@ -95,6 +95,13 @@ MAX_INTEGER: Final = 2**63 - 1
 MAX_COUNT: Final = 2**62
 """Largest count: the sum of two still fits into 64 bits. Real ones, nanoseconds and bytes, are below
 2**50."""
+LEAST_FIGURE: Final = 1e-30
+"""Least size of a time, a rate or a ratio that is not 0. Real ones are above 1e-12; smaller ones divide to
+infinity."""
+MAX_FIGURE: Final = 1e30
+"""Largest size of such a figure. Real ones are below 1e18; larger ones multiply to infinity."""
+MAX_LOGARITHM: Final = 69.0
+"""Largest size of the natural logarithm of a ratio: that of `MAX_FIGURE`. Real ones are below 10."""
 MAX_SMALL: Final = 2**31 - 1
 """Largest whole number of a column of 32 bits, and of a dimension in a model file."""
 MAX_SEEN_EPOCH: Final = 2**30
@@ -135,6 +142,36 @@ Id = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._:/@+-]+$", min_leng
 """The name of an agent, device, attempt, cell or delegate: no character that needs quoting anywhere."""
 Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$", max_length=64)]
 
+
+def is_figure(value: float) -> bool:
+    """Whether a number can be a time, a rate or a ratio."""
+    return not value or LEAST_FIGURE <= abs(value) <= MAX_FIGURE
+
+
+def _figure(value: float) -> float:
+    if not is_figure(value):
+        raise ValueError(f"expected 0, or a size from {LEAST_FIGURE:g} to {MAX_FIGURE:g}")
+    return value
+
+
+def _not_negative(value: float) -> float:
+    if value < 0:
+        raise ValueError("expected a number that is not negative")
+    return value
+
+
+def _logarithm(value: float) -> float:
+    if abs(value) > MAX_LOGARITHM:
+        raise ValueError(f"expected a logarithm of at most {MAX_LOGARITHM:g}")
+    return value
+
+
+Figure = Annotated[float, AfterValidator(_figure)]
+"""A time, a rate or a ratio: nothing that is computed from two of them overflows."""
+NonNegative = Annotated[Figure, AfterValidator(_not_negative)]
+"""A time, or an end of its interval or of a ratio's."""
+Logarithm = Annotated[float, AfterValidator(_logarithm)]
+"""The natural logarithm of a ratio."""
 Facts = Annotated[dict[Key, Text], Field(max_length=MAX_FACTS)]
 Count = Annotated[int, Field(ge=0, le=MAX_COUNT)]
 Integer = Annotated[int, Field(ge=-MAX_INTEGER, le=MAX_INTEGER)]

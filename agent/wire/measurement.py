@@ -21,9 +21,12 @@ from agent.wire.bounded import (
     MAX_WARNINGS,
     Count,
     Facts,
+    Figure,
     Id,
     Integer,
     Key,
+    Logarithm,
+    NonNegative,
     Sha256,
     Text,
     Wire,
@@ -131,19 +134,19 @@ class ProcessSamples(Wire):
 class Latency(Wire):
     """Summary in milliseconds. A percentile below its sample floor is null; `missing` says why, per field."""
 
-    init: float | None
-    init_warm: float | None
-    first: float | None
-    p50: float | None
-    p90: float | None
-    p99: float | None
-    mean: float | None
-    ci95: tuple[float, float] | None
+    init: NonNegative | None
+    init_warm: NonNegative | None
+    first: NonNegative | None
+    p50: NonNegative | None
+    p90: NonNegative | None
+    p99: NonNegative | None
+    mean: NonNegative | None
+    ci95: tuple[NonNegative, NonNegative] | None
     missing: Facts = Field(default_factory=dict)
-    first_warm: float | None = None
-    p95: float | None = None
-    p90_ci95: tuple[float, float] | None = None
-    p99_ci95: tuple[float, float] | None = None
+    first_warm: NonNegative | None = None
+    p95: NonNegative | None = None
+    p90_ci95: tuple[NonNegative, NonNegative] | None = None
+    p99_ci95: tuple[NonNegative, NonNegative] | None = None
 
 
 class StartStages(Wire):
@@ -152,12 +155,12 @@ class StartStages(Wire):
     Null: not told by the delegate. `other` is what remains, so that all of them add up to the init shown.
     """
 
-    parse: float | None
-    partition: float | None
-    compile: float | None
-    tune: float | None
-    upload: float | None
-    other: float
+    parse: Figure | None
+    partition: Figure | None
+    compile: Figure | None
+    tune: Figure | None
+    upload: Figure | None
+    other: Figure
     n: Count
 
 
@@ -190,8 +193,8 @@ class DeviceTime(Wire):
     `missing` says why one is null.
     """
 
-    busy: float | None = None
-    queue_delay: float | None = None
+    busy: Figure | None = None
+    queue_delay: Figure | None = None
     missing: Facts = Field(default_factory=dict)
 
 
@@ -203,12 +206,12 @@ class Transfer(Wire):
     says why one is null.
     """
 
-    in_ms: float | None = None
-    out_ms: float | None = None
+    in_ms: Figure | None = None
+    out_ms: Figure | None = None
     in_bytes: Integer | None = None
     out_bytes: Integer | None = None
-    p50_bound_ms: float | None = None
-    saved_ms: float | None = None
+    p50_bound_ms: Figure | None = None
+    saved_ms: Figure | None = None
     missing: Facts = Field(default_factory=dict)
 
 
@@ -299,7 +302,7 @@ class Quality(Wire):
 
     void: tuple[Text, ...] = Field(default=(), max_length=MAX_WARNINGS)
     doubts: tuple[Text, ...] = Field(default=(), max_length=MAX_WARNINGS)
-    allowance: float = Field(default=0.0, ge=0)
+    allowance: Logarithm = Field(default=0.0, ge=0)
     blocks: Count = 0
     rounds: Count = 0
     repeated: Count = 0
@@ -323,12 +326,12 @@ class Energy(Wire):
     Celsius the part got hotter while it was timed; `rise_note` says why it is null.
     """
 
-    invoke_mj: float | None = None
+    invoke_mj: Figure | None = None
     note: Text = ""
-    ci95: tuple[float, float] | None = None
-    ratio: float | None = None
-    ratio_ci95: tuple[float, float] | None = None
-    rise_c: float | None = None
+    ci95: tuple[Figure, Figure] | None = None
+    ratio: Figure | None = None
+    ratio_ci95: tuple[Figure, Figure] | None = None
+    rise_c: Figure | None = None
     rise_note: Text = ""
 
 
@@ -358,12 +361,12 @@ class Variation(Wire):
     given_tuning: bool
     tunings: Count
     processes: Count
-    sample_sd: float | None
-    process_sd: float | None
-    tuning_sd: float | None
-    sample_s: float
-    process_s: float | None
-    tuning_s: float | None
+    sample_sd: Figure | None
+    process_sd: Figure | None
+    tuning_sd: Figure | None
+    sample_s: Figure
+    process_s: Figure | None
+    tuning_s: Figure | None
     samples_advised: Count | None
     processes_advised: Count | None
     units_advised: Count | None
@@ -385,12 +388,12 @@ class Ratio(Wire):
     against: Text
     baseline_id: Id
     device_id: Id
-    median: float = Field(gt=0)
-    ci95: tuple[float, float] | None
+    median: Figure = Field(gt=0)
+    ci95: tuple[NonNegative, NonNegative] | None
     blocks: int = Field(ge=1, le=MAX_COUNT)
     seed: Count
     tunings: int = Field(default=1, ge=1, le=MAX_COUNT)
-    allowance: float = Field(default=0.0, ge=0)
+    allowance: Logarithm = Field(default=0.0, ge=0)
     spread: float | None = Field(default=None, ge=0)
 
 
@@ -404,9 +407,9 @@ class BlockFigure(Wire):
     delegate chose by timing; numbers of a result count on where blocks are added to it.
     """
 
-    p50_ns: float = Field(gt=0)
-    log_ratio: float | None = None
-    allowance: float = Field(default=0.0, ge=0)
+    p50_ns: Figure = Field(gt=0)
+    log_ratio: Logarithm | None = None
+    allowance: Logarithm = Field(default=0.0, ge=0)
     rounds: Count
     repeated: Count = 0
     again: bool = False
@@ -464,7 +467,7 @@ class Measurement(PassFigures):
     init: InitStages = Field(default_factory=InitStages)
     memory: MemoryStages = Field(default_factory=MemoryStages)
     installed: Installed = Field(default_factory=Installed)
-    cpu_ms: float | None = None
+    cpu_ms: Figure | None = None
     device: DeviceTime = Field(default_factory=DeviceTime)
     transfer: Transfer = Field(default_factory=Transfer)
     cache_bytes: Integer | None = None

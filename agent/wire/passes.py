@@ -31,9 +31,9 @@ class Throughput(bounded.Wire):
     """
 
     in_flight: bounded.Count
-    seconds: float | None = None
+    seconds: bounded.Figure | None = None
     runs: bounded.Count | None = None
-    per_second: float | None = None
+    per_second: bounded.Figure | None = None
     missing: bounded.Facts = Field(default_factory=dict)
 
 
@@ -56,11 +56,11 @@ class Pipeline(bounded.Wire):
     """
 
     preprocess: bounded.Text
-    per_second: float | None = None
-    serial_per_second: float | None = None
-    gain: float | None = None
-    preprocess_ms: float | None = None
-    run_ms: float | None = None
+    per_second: bounded.Figure | None = None
+    serial_per_second: bounded.Figure | None = None
+    gain: bounded.Figure | None = None
+    preprocess_ms: bounded.Figure | None = None
+    run_ms: bounded.Figure | None = None
     missing: bounded.Facts = Field(default_factory=dict)
 
 
@@ -72,18 +72,18 @@ class Steps(bounded.Wire):
     """
 
     count: bounded.Count
-    first: float | None = None
-    step: float | None = None
+    first: bounded.Figure | None = None
+    step: bounded.Figure | None = None
     missing: bounded.Facts = Field(default_factory=dict)
 
 
 class SustainedSlice(bounded.Wire):
     """A part of a sustained pass: when it began, the median of its invokes, their number, and the clock."""
 
-    from_s: float
-    p50_ms: float
+    from_s: bounded.Figure
+    p50_ms: bounded.Figure
     runs: bounded.Count
-    clock_mhz: float | None = None
+    clock_mhz: bounded.Figure | None = None
 
 
 class Sustained(bounded.Wire):
@@ -93,9 +93,9 @@ class Sustained(bounded.Wire):
     `clock_note` says why a clock is null.
     """
 
-    seconds: float
+    seconds: bounded.Figure
     slices: tuple[SustainedSlice, ...] = Field(default=(), max_length=bounded.MAX_SLICES)
-    end_over_start: float | None = None
+    end_over_start: bounded.Figure | None = None
     clock_note: bounded.Text = ""
     note: bounded.Text = ""
 

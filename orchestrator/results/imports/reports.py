@@ -1,6 +1,5 @@
 """Reads reports in JSON: those of `litert-benchmark` (CompiledModel), and profiles of Qualcomm AI Hub."""
 
-import math
 import statistics
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -8,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any, Final
 
-from agent.wire.bounded import MAX_COUNT
+from agent.wire.bounded import MAX_COUNT, is_figure
 from agent.wire.measurement import Accuracy, Latency, Measurement
 
 NOT_JUDGED: Final = "imported: its outputs were not compared with a reference"
@@ -53,7 +52,7 @@ class Figures:
         """Return the figures as a result has them. Raises `NotReadableError` for ones that no clock gives."""
         times = (self.mean, self.median, self.p95, self.init, self.init_warm, self.first)
         for value in times:
-            if value is not None and not (math.isfinite(value) and value >= 0.0):
+            if value is not None and not (is_figure(value) and value >= 0.0):
                 raise NotReadableError(f"a time of {value} ms")
         if self.mean is None and self.median is None:
             raise NotReadableError("no inference time")

@@ -200,3 +200,22 @@ def test_a_report_of_the_largest_models_fits_into_a_message() -> None:
         status="none", delegated_ops=0, total_ops=len(fallbacks), partitions=0, fallbacks=fallbacks
     )
     assert len(report.model_dump_json()) < 2 * 1024 * 1024
+
+
+@pytest.mark.parametrize("number", [-1.0, 5e-324, 1e300])
+def test_no_figure_of_a_result_makes_what_is_computed_of_it_overflow(number: float) -> None:
+    """One such result of one agent, and nobody's pages or results could be written any more."""
+    times: dict[str, Any] = dict.fromkeys(("init", "init_warm", "first", "p50", "p90", "p99", "mean"), 0.0)
+    assert measurement.Latency(**times, ci95=(0.0, 1.0)).p50 == 0
+    for odd in (times | {"p50": number, "ci95": None}, times | {"ci95": (number, 1.0)}):
+        with pytest.raises(ValueError, match="expected"):
+            measurement.Latency(**odd)
+
+
+def test_no_logarithm_of_a_result_is_beyond_the_power_of_which_it_is() -> None:
+    assert measurement.BlockFigure(p50_ns=1.0, rounds=1, log_ratio=-0.5).log_ratio == -0.5
+    for odd in (-1e9, 70.0):
+        with pytest.raises(ValueError, match="expected a logarithm"):
+            measurement.BlockFigure(p50_ns=1.0, rounds=1, log_ratio=odd)
+    with pytest.raises(ValueError, match="expected a logarithm"):
+        measurement.Quality(allowance=1e9)

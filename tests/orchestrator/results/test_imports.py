@@ -300,6 +300,7 @@ def test_reports_in_json_are_read() -> None:
         (b'{"latency": {"num_runs": 5, "avg_ms": "1"}}', "avg_ms is '1', not a number"),
         (b'{"latency": {"num_runs": 5, "avg_ms": NaN}}', "a time of nan ms"),
         (b'{"latency": {"num_runs": 5, "avg_ms": -1}}', "a time of -1.0 ms"),
+        (b'{"latency": {"num_runs": 5, "avg_ms": 1e300}}', "a time of 1e+300 ms"),
         (b'{"latency": {"num_runs": 0, "avg_ms": 1}}', "0 runs"),
         (b'{"execution_summary": {}}', "execution_summary has no inference time"),
         (b"Num evaluation runs: 50\nTest run latency: avg=5(us), std_dev=0(us)\n", "the list is cut off"),
