@@ -14,7 +14,7 @@ from typing import TypeAlias, TypeVar
 
 from agent.wire.measurement import Ratio
 from orchestrator.results.device_noise import Controls, SessionSpread, spread_of
-from orchestrator.results.records import ComparedCell, Times, tunings_of, void_reason
+from orchestrator.results.records import ComparedCell, Times, stated_count, tunings_of, void_reason
 from orchestrator.results.speedups import Partners, counted_times, stored_ratio, was_measured_with
 from runtime.common import student
 from runtime.common.statistics import MIN_UNITS, freedom_of, quantile_for
@@ -233,8 +233,7 @@ def _variance(cell: ComparedCell, times: Times) -> Variance | None:
         return None
     half, tunings = half_of(times.ci95), tunings_of(cell.measurement)
     # What the interval of p50 is over: tunings if there are several, else blocks, else processes.
-    quality, processes = cell.measurement.quality, cell.measurement.settings.get("processes", "")
-    units = int(processes) if processes.isdecimal() else 0
+    quality, units = cell.measurement.quality, stated_count(cell.measurement.settings, "processes")
     if quality is not None and quality.blocks:
         units = quality.blocks
     if tunings > 1:

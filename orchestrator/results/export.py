@@ -16,7 +16,7 @@ from orchestrator.results import format as text
 from orchestrator.results import metrics
 from orchestrator.results.grading import Graded, grade_of, p50_grade
 from orchestrator.results.passes import PASS_RESULTS
-from orchestrator.results.records import CampaignRecord, CellRecord, ManifestRecord
+from orchestrator.results.records import CampaignRecord, CellRecord, ManifestRecord, stated_count
 from orchestrator.results.speedups import Partners, paired_speedup, stored_ratio
 from runtime.common.installation import install_command
 
@@ -196,13 +196,12 @@ def result_json(cell: CellRecord, baseline: CellRecord | None = None) -> dict[st
 def _provenance(cell: CellRecord) -> dict[str, Any]:
     """Return the fields that tell two results of one cell apart, and state the worth of their figures."""
     m = cell.measurement
-    threads = "" if m is None else m.settings.get("threads", "")
     return {
         "cell_id": cell.cell_id,
         "campaign_id": cell.campaign_id,
         "model_sha256": cell.model_sha256,
         "device_name": cell.device_name,
-        "threads": int(threads) if threads.isdecimal() else None,
+        "threads": None if m is None else stated_count(m.settings, "threads") or None,
         "finished_at": None if cell.finished_at is None else cell.finished_at.isoformat(),
         "reused_from": cell.reused_from,
         "again": cell.again,

@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias
 
 from agent.wire.bounded import MAX_BLOCKS
 from agent.wire.measurement import Measurement
-from orchestrator.results.records import CellRecord, ComparedCell, Figures, void_reason
+from orchestrator.results.records import CellRecord, ComparedCell, Figures, stated_count, void_reason
 from orchestrator.results.speedups import Baselines, SpeedUp, counts, paired_speedup, stored_ratio
 from runtime.common.verdict import FAR, Grade, grade, half_of, verdict
 
@@ -107,9 +107,11 @@ def last_attempt(cell: CellRecord) -> tuple[float, int] | None:
     if m is None or not took_ns:
         return None
     # A block has one process, and those of earlier attempts are not counted, unlike their blocks.
-    processes = m.settings.get("processes", "")
-    blocks = int(processes) if processes.isdecimal() else 0
-    blocks = blocks or len(m.blocks) or (0 if m.quality is None else m.quality.blocks)
+    blocks = (
+        stated_count(m.settings, "processes")
+        or len(m.blocks)
+        or (0 if m.quality is None else m.quality.blocks)
+    )
     return (took_ns[-1] / 1e9, blocks) if blocks else None
 
 

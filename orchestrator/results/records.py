@@ -293,6 +293,16 @@ class CellGroup:
     origins: tuple[tuple[str, str], ...] = ()
 
 
+_MOST_DIGITS: Final = 9
+"""Digits of a number among the settings of a result. Real ones have at most three."""
+
+
+def stated_count(settings: Mapping[str, str], name: str) -> int:
+    """Return a whole number that the settings of a result state, which are texts of its agent's; else 0."""
+    stated = settings.get(name, "")
+    return int(stated) if stated.isdecimal() and len(stated) <= _MOST_DIGITS else 0
+
+
 def void_reason(cell: ComparedCell) -> str | None:
     """Return the gravest reason why the figures of a result are never compared; None where they are."""
     if cell.imported is not None:

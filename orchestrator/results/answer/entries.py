@@ -8,7 +8,7 @@ from orchestrator.results import format as text
 from orchestrator.results.grading import Graded, grade_of, p50_grade
 from orchestrator.results.metric import Metric
 from orchestrator.results.metrics import P50, leading
-from orchestrator.results.records import BELOW, DROPPED, WRONG_OUTPUT, CellRecord, void_reason
+from orchestrator.results.records import BELOW, DROPPED, WRONG_OUTPUT, CellRecord, stated_count, void_reason
 from orchestrator.results.speedups import Baselines, MeanSpeedUp, SpeedUp, mean_speedup, speedup
 from orchestrator.results.wording import SIGNS, Footnotes, has_no_result, known_percent, ratio_text
 
@@ -272,5 +272,5 @@ class Placed:
 
 def threads(cell: CellRecord) -> str:
     """Return the number of threads of a cell's measurement, as digits; empty if it is not recorded."""
-    stated = "" if cell.measurement is None else cell.measurement.settings.get("threads", "")
-    return stated if stated.isdecimal() else ""
+    stated = 0 if cell.measurement is None else stated_count(cell.measurement.settings, "threads")
+    return str(stated or "")

@@ -6,16 +6,20 @@ import csv
 import io
 import json
 import re
+from dataclasses import replace
 
+from orchestrator.results.answer.headline import title_of
 from orchestrator.results.export import (
     SAMPLE_COLUMNS,
     campaign_json,
     csv_columns,
     flat_results,
     results_csv,
+    results_document,
     samples_csv,
 )
 from orchestrator.results.format import visible
+from orchestrator.results.grading import last_attempt
 from tests.needs import REPOSITORY
 from tests.orchestrator.site.records import demo_farm
 
@@ -64,3 +68,16 @@ def test_every_raw_sample_is_a_row_of_its_own() -> None:
             assert [int(row["ns"]) for row in timed] == list(process.invoke_ns)
             assert {row["cache"] for row in timed} == {process.cache}
         assert len(own) == sum(len(p.warmup_ns) + len(p.invoke_ns) for p in farm.samples(cell))
+
+
+def test_no_settings_of_an_agent_stop_the_results_of_all() -> None:
+    """Python reads no number of more than 4300 digits: nobody's results could be written any more."""
+    lists = demo_farm().cell_lists.values()
+    made = next(cell for cells in lists for cell in cells if cell.measurement is not None)
+    assert made.measurement is not None
+    for odd in ("9" * 5000, "many", "\N{SUPERSCRIPT TWO}", ""):
+        measured = made.measurement.model_copy(update={"settings": {"threads": odd, "processes": odd}})
+        cell = replace(made, measurement=measured)
+        assert json.loads(results_document([cell]))[0]["threads"] is None
+        assert "thread" not in "".join(title_of([cell]).about)
+        last_attempt(cell)
