@@ -291,6 +291,7 @@ class SchedulerLoop:
 
     def _sweep(self) -> None:
         """Do the work that no message triggers: steering, silent attempts, and attempts over time."""
+        self._reaper.note_turn(utc_now(), broker_down=bool(self._dispatcher.fault))
         self._settle_sent()
         self._apply_steering_requests()
         self._end_overdue_waiting()

@@ -132,14 +132,23 @@ def _end_of(output: IO[bytes]) -> str:
 
 @dataclass(slots=True)
 class Reaper:
-    """Ends silent attempts. Silence counts only while this process could receive: from its start, and from
-    the end of the last outage of the broker. No attempt is lost because the farm itself was away.
+    """Ends silent attempts. Silence counts only while this process could receive and store: from its start,
+    and from the end of the last outage. No attempt is lost because the farm itself was away.
     """
 
     database: Database
     times: LabTimes
     _listening_since: datetime = field(default_factory=utc_now)
+    _turn_at: datetime = field(default_factory=utc_now)
     _due_s: float = 0.0
+
+    def note_turn(self, now: datetime, *, broker_down: bool) -> None:
+        """Note whether messages were received and stored until now. Call it first in every turn."""
+        # Else the database was away, this machine slept, or its clock was set.
+        went_on = abs(now - self._turn_at) <= timedelta(seconds=self.times.suspect_s)
+        self._turn_at = now
+        if broker_down or not went_on:
+            self._listening_since = now
 
     def in_grace(self, now: datetime) -> bool:
         """Whether agents may still be handing over what they kept during an outage, so that a late attempt
@@ -154,10 +163,7 @@ class Reaper:
 
     def reap(self, now: datetime, *, broker_down: bool) -> list[tuple[str, JobSpec]]:
         """Give up attempts that were silent for too long. Returns jobs without any answer, to send again."""
-        if broker_down:
-            self._listening_since = now
-            return []
-        if time.monotonic() < self._due_s:
+        if broker_down or time.monotonic() < self._due_s:
             return []
         self._due_s = time.monotonic() + self.times.reaper_s
         self._lose_silent(now)

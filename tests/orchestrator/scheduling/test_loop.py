@@ -29,6 +29,7 @@ from orchestrator.db.engine.turn import Turn
 from orchestrator.dispatch.base import BrokerDownError, DispatchEvent, MessageReceived
 from orchestrator.errors import UnreachableError
 from orchestrator.scheduling.loop import SchedulerLoop
+from orchestrator.scheduling.recoveries import Reaper
 from tests.orchestrator.asked import GPU, asked
 from tests.orchestrator.stocked import cells, result, stock
 
@@ -178,6 +179,23 @@ def test_an_attempt_that_is_silent_for_too_long_is_lost_and_its_cell_waits_again
     with database.read() as session:
         first = session.exec(select(tables.Attempt).order_by(tables.Attempt.attempt_no)).first()
         assert (first.state, first.reason_code) == ("failed", "agent_lost")
+
+
+def test_no_attempt_is_lost_because_the_farm_could_not_store_what_its_agent_sent(database, broker):
+    loop_of(database, broker).listen(0.2)
+    reaper = Reaper(database, LabTimes(reaper_s=0.0, lost_s=300.0))
+
+    def state_after(seconds: float) -> str:
+        at = datetime.now(UTC) + timedelta(seconds=seconds)
+        reaper.note_turn(at, broker_down=False)
+        assert reaper.in_grace(at) is (seconds == 1000.0)
+        reaper.reap(at, broker_down=False)
+        return cells(database)[0].state
+
+    assert state_after(10.0) == "dispatched"
+    # The database was away, the machine slept, or its clock was set.
+    assert [state_after(1000.0 + 50.0 * turn) for turn in range(6)] == ["dispatched"] * 6
+    assert state_after(1301.0) == "queued", "silent while the farm listened"
 
 
 @pytest.mark.parametrize("end", ["died", "silent"])
