@@ -5,8 +5,10 @@ Whether it fits its model is checked from the headers of its arrays, before anyt
 
 import ast
 import zipfile
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from lzma import LZMAError
 from math import prod
 from pathlib import Path
 from typing import IO, Final
@@ -144,7 +146,15 @@ def _header(member: IO[bytes], name: str) -> ArrayHeader:
         # number.
         fields = ast.literal_eval(member.read(length).decode("latin-1").strip())
         shape, kind = tuple(int(n) for n in fields["shape"]), str(fields["descr"])[1]
-    except (ValueError, SyntaxError, KeyError, TypeError, IndexError, MemoryError, RecursionError) as error:
+    except (
+        ValueError,
+        SyntaxError,
+        LookupError,
+        TypeError,
+        ArithmeticError,
+        MemoryError,
+        RecursionError,
+    ) as error:
         raise ValueError(f"{name} is no plain array") from error
     return ArrayHeader(shape, kind)
 
@@ -194,7 +204,8 @@ def require_fit(model: ModelEntry, store: Store, sha256: str, data: StoredFile) 
         return
     try:
         arrays = headers(data_path)
-    except (OSError, ValueError, zipfile.BadZipFile) as error:
+    # `zipfile` raises `RuntimeError` for encrypted members, and hands on what the unpacking raises.
+    except (OSError, ValueError, EOFError, RuntimeError, zlib.error, LZMAError, zipfile.BadZipFile) as error:
         raise UsageError(f"{where}: {error}") from error
     try:
         parsed = None if model_path is None else load_model(model_path)

@@ -194,6 +194,33 @@ def test_data_that_does_not_fit_its_model_is_refused_before_anything_is_measured
         _with_data(campaign, tmp_path)
 
 
+@pytest.mark.parametrize("fault", ["encrypted", "damaged", "method", "shape"])
+def test_arrays_that_cannot_be_unpacked_are_refused_and_no_fault_of_the_farm(
+    tmp_path: Path, fault: str
+) -> None:
+    (tmp_path / "m.tflite").write_bytes(unary_model())
+    path = tmp_path / "digits.npz"
+    np.savez_compressed(path, labels=np.arange(1000), inputs=np.arange(1000.0))
+    content = bytearray(path.read_bytes())
+    entry = content.index(b"PK\x01\x02")
+    if fault == "encrypted":
+        content[6] |= 1
+        content[entry + 8] |= 1
+    elif fault == "damaged":
+        content[60:90] = b"\xff" * 30
+    elif fault == "method":
+        content[8] = content[entry + 10] = 99
+    path.write_bytes(content)
+    if fault == "shape":
+        header = b"{'descr': '<f4', 'fortran_order': False, 'shape': (1e999,)}"
+        with zipfile.ZipFile(path, "w") as archive:
+            for name in ("labels.npy", "inputs.npy"):
+                archive.writestr(name, b"\x93NUMPY\1\0" + len(header).to_bytes(2, "little") + header)
+    campaign = load_manifest(write(tmp_path, ACCURACY))
+    with pytest.raises(UsageError, match=r"m: labelled data digits\.npz: "):
+        _with_data(campaign, tmp_path)
+
+
 def test_a_plan_without_data_reads_as_before_there_was_any() -> None:
     """Else every series would begin anew."""
     assert "labelled" not in MeasurePlan().model_dump(mode="json")
