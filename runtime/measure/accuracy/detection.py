@@ -125,6 +125,8 @@ class DetectionTask:
         for one, row in zip(sure, shares, strict=True):
             if row.max() >= OVERLAPS[0]:
                 self._offsets[scene.objects[int(row.argmax())].category - one.category] += 1
+        if not self._offsets:
+            return  # Nothing that was found lies on an object yet.
         right = self._offsets[0]
         difference, count = max(self._offsets.items(), key=lambda item: item[1])
         if difference and count >= _LEAST_PAIRS and count > 2 * right:

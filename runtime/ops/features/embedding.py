@@ -65,6 +65,7 @@ def _scales(op: OpContext) -> Array:
         size = q.blocks.block_size
         if (
             stored is None
+            or size < 1
             or len(table.shape) != 2
             or stored.shape != (table.shape[0], table.shape[1] // size)
         ):

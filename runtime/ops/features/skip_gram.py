@@ -28,9 +28,8 @@ def skip_gram(op: OpContext) -> Kernel:
         words = _words(x.reshape(-1)[0] if x.size else b"")
         groups: list[bytes] = []
         if len(words) >= size > 0:
-            for group in _groups(len(words), size, max(skip, 0)):
-                if shorter or len(group) == size:
-                    groups.append(b" ".join(words[i] for i in group))
+            for group in _groups(len(words), size, max(skip, 0), 1 if shorter else size):
+                groups.append(b" ".join(words[i] for i in group))
                 if len(groups) > MAX_GROUPS:
                     raise op.error(f"more than {MAX_GROUPS} word groups")
         found = np.empty(len(groups), np.object_)
@@ -52,14 +51,30 @@ def _words(sentence: bytes) -> list[bytes]:
     return words
 
 
-def _groups(words: int, size: int, skip: int) -> Iterator[tuple[int, ...]]:
-    """Yield the positions of the words of every group, longer groups before their shorter beginnings."""
+def _groups(words: int, size: int, skip: int, least: int) -> Iterator[tuple[int, ...]]:
+    """Yield the positions of the words of every group of `least` to `size` words, longer groups before their
+    shorter beginnings.
+    """
+    group: list[int] = []
 
-    def grow(group: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
-        if len(group) < size:
-            for following in range(group[-1] + 1, min(group[-1] + skip + 2, words)):
-                yield from grow((*group, following))
-        yield group
+    def following() -> Iterator[int]:
+        if len(group) == size:
+            return iter(())
+        start = group[-1] + 1 if group else 0
+        end = start + skip + 1 if group else words
+        # Only words behind which enough are left: every beginning that is looked at leads to a group.
+        return iter(range(start, min(end, words - max(least - len(group) - 1, 0))))
 
-    for first in range(words):
-        yield from grow((first,))
+    # By hand and not by recursion, because a group may be longer than Python's stack is deep.
+    left = [following()]
+    while left:
+        position = next(left[-1], None)
+        if position is not None:
+            group.append(position)
+            left.append(following())
+            continue
+        left.pop()
+        if group:
+            if len(group) >= least:
+                yield tuple(group)
+            group.pop()

@@ -124,6 +124,14 @@ def test_a_detectors_boxes_are_those_of_the_picture_and_of_the_category(pictures
     assert (whole.metric, whole.value) == ("mAP", pytest.approx(1.0))
 
 
+def test_a_detector_that_finds_nothing_of_a_picture_is_judged_all_the_same(pictures):
+    (pictures / "instances.json").write_text(json.dumps(COCO))
+    task = make_task(Data(pictures), None, PICTURE, DETECTOR)
+    (sample,) = task.samples(0)
+    answer = task.answer(sample, detections([[0.9, 0.9, 1, 1]], [1], [0.9]))
+    assert scores(task.head, [answer])[0].value == 0.0
+
+
 def test_a_class_offset_that_cannot_be_right_is_refused(pictures):
     image = COCO["images"][0]
     objects = [{**COCO["annotations"][0], "id": i, "image_id": i} for i in range(6)]

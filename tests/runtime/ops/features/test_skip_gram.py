@@ -23,3 +23,17 @@ def test_word_groups_are_those_of_litert(sentence, size, skip, shorter):
     value = np.array([sentence], object)
     (theirs,), (ours,) = run_litert(model, [value]), run_ours(Case("groups", model, (value,)), CPU)
     assert ours.tolist() == theirs.tolist()
+
+
+def test_a_group_may_be_longer_than_the_stack_is_deep():
+    sentence = b" ".join(b"w%d" % i for i in range(1500))
+    test_word_groups_are_those_of_litert(sentence, 1499, 0, shorter=False)
+
+
+def test_only_beginnings_of_groups_are_looked_at():
+    """All 2^31 choices of words would take hours."""
+    options = {"ngram_size": 30, "max_skip_size": 30, "include_all_ngrams": False}
+    value = np.array([b" ".join(b"%d" % i for i in range(31))], object)
+    model = one_operator(Op.SKIP_GRAM, [Arg(value)], [Out(object)], options)
+    (ours,) = run_ours(Case("groups", model, (value,)), CPU)
+    assert len(ours) == 31
