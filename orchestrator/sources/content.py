@@ -10,8 +10,9 @@ import tarfile
 import zipfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import IO, BinaryIO, Final, cast
 
 from orchestrator.errors import FarmError, UsageError
 from orchestrator.manifest.campaign import Campaign, ModelEntry, scheme_of
@@ -135,6 +136,29 @@ def require_model(file: BinaryIO, what: str) -> None:
     )
 
 
+_LONGEST_READ: Final = 16 << 20
+"""Bytes of an archive that are read at once, at most, such as the list of a zip's members. Chosen: that of
+200,000 pictures; in memory it takes ten times as much."""
+
+_MOST_MEMBERS: Final = 200_000
+"""Members of a tar. Chosen: four times the pictures of ImageNet's validation; each takes a kilobyte."""
+
+
+class _ShortReads:
+    """A file for a reader of archives, which takes the sizes of what it reads from the file itself."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self.seek, self.tell, self.seekable = file.seek, file.tell, file.seekable
+
+    def read(self, size: int = -1) -> bytes:
+        """Return at most `size` bytes. Raises `ValueError` for more than are read at once."""
+        found = self._file.read(size if 0 <= size <= _LONGEST_READ else _LONGEST_READ + 1)
+        if len(found) > _LONGEST_READ:
+            raise ValueError(f"a list of members or a name of more than {_LONGEST_READ >> 20} MiB")
+        return found
+
+
 def require_labelled_data(file: BinaryIO, what: str) -> None:
     """Raise `UsageError` unless it has pictures or arrays; they are read only where the model runs."""
     if _is_tar(file):
@@ -144,7 +168,7 @@ def require_labelled_data(file: BinaryIO, what: str) -> None:
         # `zipfile` looks for an archive at the end, and takes any file that has one appended.
         if file.read(len(_ZIP_STARTS[0])) not in _ZIP_STARTS:
             raise zipfile.BadZipFile("it is no zip archive")
-        with zipfile.ZipFile(file) as archive:
+        with zipfile.ZipFile(cast("IO[bytes]", _ShortReads(file))) as archive:
             names = {member.filename for member in archive.infolist()}
     except (OSError, ValueError, NotImplementedError, zipfile.BadZipFile) as error:
         raise UsageError(
@@ -164,9 +188,11 @@ def require_labelled_data(file: BinaryIO, what: str) -> None:
 
 def _require_truth(file: BinaryIO, what: str) -> None:
     try:
-        with tarfile.open(fileobj=file, mode="r:") as archive:
+        with tarfile.open(fileobj=cast("IO[bytes]", _ShortReads(file)), mode="r:") as archive:
             # `tar -C FOLDER -cf FILE .` puts ./ before its names.
-            names = {member.name.removeprefix("./") for member in archive}
+            names = {member.name.removeprefix("./") for member in islice(archive, _MOST_MEMBERS)}
+            if archive.next() is not None:
+                raise ValueError(f"it has more than {_MOST_MEMBERS} members")
     except (OSError, ValueError, tarfile.TarError) as error:
         raise UsageError(f"{what}: a damaged .tar: {error}") from error
     if TRUTHS.isdisjoint(names):

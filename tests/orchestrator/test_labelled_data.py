@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import struct
 import tarfile
 import zipfile
 from pathlib import Path
@@ -18,6 +19,7 @@ from orchestrator.errors import UsageError
 from orchestrator.manifest.campaign import Campaign
 from orchestrator.manifest.load import load_manifest
 from orchestrator.manifest.problems import ManifestError
+from orchestrator.sources import content
 from orchestrator.sources.datasets import with_data
 from orchestrator.sources.resolve import StoredModel, check_all, resolve_all
 from orchestrator.sources.store import Store
@@ -133,6 +135,22 @@ def test_an_archive_of_pictures_is_data_if_it_has_their_truth(tmp_path: Path, ki
     archive("a.png", "secrets.txt")
     with pytest.raises(UsageError, match=r"ground_truth.txt or instances.json; this has neither"):
         planned(tmp_path)
+
+
+def test_an_archive_takes_no_more_memory_than_one_of_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+    large = 17 << 20
+    directory = struct.pack("<4s4H2LH", b"PK\5\6", 0, 0, 1, 1, large, 4, 0)
+    with pytest.raises(UsageError, match="more than 16 MiB"):
+        content.require_labelled_data(io.BytesIO(b"PK\3\4" + bytes(large) + directory), "x")
+    header = tarfile.TarInfo("././@PaxHeader")
+    header.type, header.size = tarfile.XHDTYPE, large
+    with pytest.raises(UsageError, match="more than 16 MiB"):
+        content.require_labelled_data(io.BytesIO(header.tobuf() + bytes(large + 1024)), "x")
+    monkeypatch.setattr(content, "_MOST_MEMBERS", 3)
+    for names, refused in (("abc", "has neither"), ("abcd", "more than 3 members")):
+        members = b"".join(tarfile.TarInfo(name).tobuf() for name in names)
+        with pytest.raises(UsageError, match=refused):
+            content.require_labelled_data(io.BytesIO(members + bytes(1024)), "x")
 
 
 def test_a_folder_of_pictures_is_stored_as_a_tar_of_them_alone(tmp_path: Path) -> None:
