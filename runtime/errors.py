@@ -54,6 +54,7 @@ class UnsupportedOperatorError(ModelError, RuntimeError):
         self.operator_name = operator_name
         self.version = version
         self.index = index
+        # `Any`, because the report's room lies above this module, which imports no other.
         self.delegation: Any | None = None
 
 

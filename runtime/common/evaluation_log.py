@@ -42,6 +42,8 @@ class Evaluation:
             self.latency_us[found[1]] = _float(found[2])
         elif found := _ITEM.search(line):
             kind = next(name for name, value in found.groupdict().items() if value)
+            # The number is the last group of each alternative, and only
+            # the groups of the one that matched are set.
             self.items.setdefault(kind, {})[found[kind]] = _float(str(found[found.lastindex or 0]))
 
     def shares(self, kind: str) -> dict[str, float]:

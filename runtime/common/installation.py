@@ -57,6 +57,7 @@ def install_command(extra: str) -> str:
 
     A clone or a wheel is named by its path, as pip recorded it (PEP 610): a package index may not have it.
     """
+    # Isolated: modules in the current folder and PYTHONPATH have no say in what pip imports.
     return shlex.join([sys.executable, "-I", "-m", "pip", "install", *_requirement(extra)])
 
 

@@ -3,6 +3,8 @@
 import re
 from typing import Final
 
+# The name may have dots of its own: it ends in front of the one that ends the sentence, behind which the next
+# sentence may follow without a space.
 _CUSTOM: Final = re.compile(r"Encountered unresolved custom op: (\S+?)\.(?=\s|$|See)")
 _BUILTIN: Final = re.compile(r"Didn't find op for builtin opcode '(\w+)' version '(\d+)'")
 _NODE: Final = re.compile(r"\s*Node number (\d+) \(([^)]*)\) (failed to \w+)\.?")

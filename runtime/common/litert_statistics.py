@@ -31,6 +31,7 @@ class Statistics:
         if not self.samples:
             return 0
         last = len(self.samples) - 1
+        # At 100 % the element of LiteRT's definition would lie one behind the last.
         return sorted(self.samples)[min(last, len(self.samples) * percent // 100)]
 
     def line(self) -> str:

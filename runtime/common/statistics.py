@@ -94,6 +94,7 @@ def estimate(logs: Sequence[float]) -> Estimate:
     kept = ordered[cut : count - cut]
     winsorised = [*([kept[0]] * cut), *kept, *([kept[-1]] * cut)]
     left = len(kept)
+    # Yuen's standard error: the Winsorised sum of squares over h (h - 1), h the units that are kept.
     error = math.sqrt((count - 1) * _variance(winsorised) / (left * (left - 1)))
     half = student.quantile(left - 1, LOOKS_CONFIDENCE) * error
     return Estimate(fmean(kept), half, count, error * math.sqrt(count))
@@ -119,6 +120,7 @@ def quantile_for(units: int) -> float:
 
 def units_for(spread: float, half: float) -> int:
     """Return how many units of this `spread` (`Estimate`) have an interval of this half width."""
+    # A lower bound to begin with, because Student's quantile is never below the normal one.
     count = max(MIN_UNITS, math.ceil((_NORMAL * spread / half) ** 2))
     while quantile_for(count) * spread / math.sqrt(count) > half:
         count += max(1, count // _STEP)

@@ -60,8 +60,10 @@ class Choice:
                 raise FlagError(f"--delegate_options: {part!r} is not of the form NAME:VALUE")
             options[name] = value
         if flags.integer("num_threads") > 0:
+            # What --delegate_options says of the delegate goes before the general flag.
             options.setdefault("threads", flags.integer("num_threads"))
         if kind == "gpu":
+            # Only where it is given: its default, true, would choose fp16 for those who asked for nothing.
             if "gpu_precision_loss_allowed" in flags.explicit:
                 allowed = flags.is_set("gpu_precision_loss_allowed")
                 options.setdefault("precision", "fp16" if allowed else "fp32")

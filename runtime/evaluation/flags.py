@@ -108,6 +108,7 @@ def parse(words: Sequence[str], table: Mapping[str, Flag]) -> Flags:
         if not equals:
             raise FlagError(f"--{name} needs a value: --{name}={'true' if flag.type == 'bool' else 'VALUE'}")
         value = _value(name, flag.type, text)
+        # Scripts that state a default ask for nothing that is missing here.
         if flag.use not in {"used", "accepted"} and value != flag.default:
             raise FlagError(f"--{name}={text} is not offered: {flag.use}")
         values[name] = value

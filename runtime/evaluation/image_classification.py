@@ -30,6 +30,7 @@ def _data(flags: Flags) -> Data:
     if flags.integer("num_images") < 0:
         raise FlagError(f"--num_images={flags.integer('num_images')}: expected 0 or more")
     truth = required(flags, "ground_truth_labels")
+    # `make_task` goes by the suffix, and would score boxes instead of labels.
     if truth.suffix in OBJECTS:
         raise FlagError(f"--ground_truth_labels={truth}: expected a text file with a label a line")
     return Data(

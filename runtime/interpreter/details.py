@@ -139,6 +139,7 @@ def _block_parameters(q: Quantization, blocks: BlockQuantization, subgraph: Subg
 
     def values(index: int, default: type) -> Array:
         found = None if several or index < 0 else constant_array(subgraph.tensors[index])
+        # A copy, because constants are views into the file.
         return np.zeros(0, default) if found is None else found.reshape(-1).copy()
 
     return {

@@ -142,6 +142,7 @@ def _index(graph: Subgraph, operator: Operator) -> OutputKind:
         data = graph.tensors[operator.inputs[1]].data
         # An axis that is computed at run time is not known here.
         if data is not None:
+            # int32 or int64: axes are small, so that the low half of the latter is the same number.
             axis = int.from_bytes(data[:4], "little", signed=True)
             is_least = operator.opcode is BuiltinOperator.ARG_MIN
             return OutputKind("index", candidates=place, axis=axis, is_least=is_least)

@@ -47,6 +47,8 @@ def shortest_ms(model: Model, device: Device, arithmetic: Arithmetic, precision:
         return 0.0
     narrow = arithmetic is not Arithmetic.FLOAT or precision != "fp32"
     peak = device.peak_flops * (_NARROW_SPEEDUP if narrow else 1.0)
+    # Only the first subgraph: how often the others run is not known,
+    # and a lower bound may leave their work out.
     return needed_operations(model.subgraphs[0]) / peak * 1e3
 
 

@@ -32,6 +32,7 @@ def keep_in_flight(
             ended(started - count, slot.finish())
         slot.start(inputs(started))
         started += 1
+    # The last run of each slot; fewer, where the runs ended before every slot had one.
     for number in range(max(0, started - count), started):
         ended(number, slots[number % count].finish())
     return started
@@ -77,10 +78,13 @@ class Alone:
     def of(cls, opened: Opened, path: str, pool: InputPool) -> "Alone":
         """Run every input set twice, alone."""
         loop = Loop(opened.model, pool)
+        # Pass by pass: each repetition follows a run of another set, so
+        # that a stale output shows as a difference.
         first, again = ([loop.once(k)[1] for k in range(loop.sets)] for _ in range(2))
         expected, exact = Expected(first, output_facts(opened.model)), Rule("bit_equal", 0.0, "bit-equal")
         if judge(expected, again, exact).verdict != "fail":
             return cls(expected, exact)
+        # Read only here: where runs are bit-equal, the rule does not depend on the model.
         arithmetic = arithmetic_of(read_model(Path(path).read_bytes()))
         precision = opened.describe().get("precision", "fp32")
         return cls(

@@ -81,6 +81,8 @@ class InputRule:
 
     def stated(self) -> dict[str, Any]:
         """Return everything that the values depend on, without what has its default."""
+        # Keys of references are made of these: a field that is added
+        # later leaves the keys of rules without it.
         found = {name: value for name, value in asdict(self).items() if value != getattr(_DEFAULT, name)}
         return found | ({} if self.stored is None else {"stored": self.stored.sha256})
 

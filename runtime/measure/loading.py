@@ -56,6 +56,7 @@ class Opener:
         """
         descriptor = delegate_descriptor(kind)
         options, factory = without_commit(descriptor, options), delegate_factory(descriptor)
+        # A delegate with `load` runs whole models, without the interpreter.
         if not hasattr(factory, "load"):
             import_module("runtime.api.interpreter")
         preload = getattr(factory, "preload", None)

@@ -79,6 +79,7 @@ class Loop:
         """
         samples = np.zeros(runs, dtype=np.int64)
         starts = np.zeros(runs, dtype=np.int64)
+        # Local names: attributes would be looked up within the timed region.
         model, indices, clock = self._model, self._output_indices, time.perf_counter_ns
         feeds, sets, first = self._feeds, len(self._feeds), self._timed
         outputs = self.outputs
@@ -96,6 +97,8 @@ class Loop:
                     samples[n] = took
                     starts[n] = started
         self._timed += runs
+        # After a warm-up alone the outputs remain those of the last
+        # timed invoke, to which `last_set` belongs.
         if runs:
             self.outputs = outputs
         return Times(samples, starts)

@@ -184,6 +184,8 @@ def save_reference(path: Path, reference: Reference) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     # Not synchronised: a reference is judged by its hash before it is kept, and can be made again.
     with replacing(path, sync=False) as file:
+        # A .npz holds arrays alone, so that the text is one without dimensions. Its members all bear the same
+        # date, 1980-01-01, so that the bytes follow from the values.
         np.savez(file, allow_pickle=False, meta=np.array(json.dumps(meta)), **arrays)
 
 
@@ -193,11 +195,13 @@ def load_reference(path: Path) -> Reference:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
             meta = json.loads(str(stored["meta"]))
             facts = tuple(OutputFacts(**fact) for fact in meta["facts"])
+            # All but `meta` are outputs.
             sets = (len(stored.files) - 1) // max(1, len(facts))
             outputs = tuple(tuple(stored[f"{k}_{i}"] for i in range(len(facts))) for k in range(sets))
         return Reference(
             ReferenceKind(meta["kind"]), str(meta["label"]), facts, outputs, str(meta["pool_sha256"])
         )
+    # What zipfile, numpy and the look-ups raise for damaged content; a ValueError passes as it is.
     except (KeyError, TypeError, AttributeError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         raise ValueError(f"{path.name} is no reference: {error}") from error
 

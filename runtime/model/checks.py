@@ -93,6 +93,7 @@ def _check_shape(tensor: Tensor, where: str) -> None:
 
 
 def _check_quantization(q: Quantization, shape: tuple[int, ...], count: int, where: str) -> None:
+    # The file has int64, LiteRT's parameters int32.
     if not all(-(1 << 31) <= z < 1 << 31 for z in q.zero_points):
         raise ModelFormatError(f"{where}: a zero point is outside 32 bits")
     if q.is_custom:

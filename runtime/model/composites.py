@@ -48,6 +48,7 @@ def _size(model: Model, subgraph: Subgraph, sizes: dict[int, int]) -> int:
     """Count the operators of a subgraph with all decompositions in place."""
     if subgraph.index not in sizes:
         inner = (_decomposition(model, operator) for operator in subgraph.operators)
+        # An upper bound: a composite that does not fit remains one operator.
         sizes[subgraph.index] = sum(1 if one is None else _size(model, one, sizes) for one in inner)
     return sizes[subgraph.index]
 
@@ -73,6 +74,7 @@ def _append(model: Model, target: _Target, operators: Iterable[Operator], where:
         if inner is None or not _fits(target, moved, inner):
             target.operators.append(moved)
         else:
+            # The depth is bounded: `check_calls` of the plan has refused circles and deep nesting before.
             _append(model, target, inner.operators, _places(target, moved, inner))
 
 

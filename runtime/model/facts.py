@@ -76,6 +76,7 @@ def model_facts(model: Model, size_bytes: int) -> ModelFacts:
     """Return the facts of a model, which follow from its graph."""
     first = model.subgraphs[0]
     constants = [t for s in model.subgraphs for t in s.tensors if t.is_constant]
+    # Integers without a scale stand for themselves, as shapes and axes do, and are no weights.
     weights = [t for t in constants if t.type in _FLOATS or (t.type in _QUANTISED and t.quantization)]
     return ModelFacts(
         size_bytes=size_bytes,
@@ -238,5 +239,6 @@ def picture_normalisation(model: Model) -> tuple[tuple[float, ...], tuple[float,
                 if not mean or not std or any(value <= 0 for value in std):
                     raise ModelFormatError(f"{_METADATA}: a normalisation without mean or std")
                 return mean, std
+            # Pictures are fed to the first input: the metadata of further ones is not theirs.
             break
     return None

@@ -140,6 +140,7 @@ class Table:
         if not position:
             return 0, 0
         count = self._buffer.u32(position, (*self.path, name))
+        # The product cannot overflow in Python, so that a count near 2^32 is refused before anything is read.
         self._buffer.check(position + 4, count * item_size, (*self.path, name))
         return position + 4, count
 

@@ -63,11 +63,13 @@ class Tensor:
     type: TensorType
     shape: tuple[int, ...]
     shape_signature: tuple[int, ...] | None = None
+    # Buffer 0 is the sentinel that every file has for tensors without values.
     buffer: int = 0
     data: memoryview | None = None
     quantization: Quantization | None = None
     is_variable: bool = False
     sparsity: Sparsity | None = None
+    # Tells a scalar from a tensor of unknown rank: neither has a dimension in `shape`.
     has_rank: bool = False
     external_buffer: int = 0
 

@@ -30,6 +30,7 @@ class Interface:
 def load_interface(path: str | Path) -> Interface:
     """Read it from a file. Raises OSError, and `ModelFormatError` with the file and the place in it."""
     with Path(path).open("rb") as file:
+        # `mmap` refuses an empty file with a ValueError that names neither the file nor the reason.
         if file.seek(0, 2) == 0:
             raise ModelFormatError(f"{path}: the file is empty")
         buffer = FlatBuffer(memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)))

@@ -182,6 +182,7 @@ def _field(slot: int, text: str) -> OptionField:
 
 def _default(code: str, is_vector: bool, enum: type[IntEnum] | None, written: str) -> Any:
     if is_vector:
+        # Vectors of bytes are read as `bytes`, all others as tuples.
         return b"" if code == "B" else ()
     if enum is not None:
         return enum[written] if written else enum(0)
@@ -200,6 +201,7 @@ def _tables() -> dict[str, tuple[OptionsTable, list[str]]]:
         for line in text.replace("\n  ", " ").strip().splitlines():
             head, _, parts = line.partition("|")
             number, name, *operators = head.split()
+            # Numbered before `_` is left out: a deprecated field keeps its slot.
             fields = tuple(_field(slot, part) for slot, part in enumerate(parts.split()) if part != "_")
             tables[name] = (OptionsTable(name, int(number), second, fields), operators)
     return tables

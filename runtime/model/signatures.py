@@ -87,6 +87,7 @@ def readable_model(file: Path, signature: str | None = None) -> Iterator[tuple[P
     Raises `OSError` and `ModelFormatError`.
     """
     with file.open("rb") as stream:
+        # As much as `is_skeleton` looks at: a large model is not read to learn its kind.
         head = stream.read(4096)
     if not is_skeleton(head) and not signature:
         yield file, load_model(file)
@@ -95,5 +96,6 @@ def readable_model(file: Path, signature: str | None = None) -> Iterator[tuple[P
     content = restore_skeleton(bytes(content)) if is_skeleton(head) else content
     with tempfile.NamedTemporaryFile(suffix=".tflite") as made:
         made.write(signature_file(bytes(content), signature) if signature else content)
+        # The file is opened again by its name, where what is still in Python's buffer would be missing.
         made.flush()
         yield Path(made.name), load_model(made.name)

@@ -37,4 +37,5 @@ class ModelBytes:
 def file_state(descriptor: int) -> tuple[int, ...]:
     """Return `ModelBytes.file` for an open file: any write changes it, also one that keeps the times."""
     found = os.fstat(descriptor)
+    # The time of the last change of status too: unlike that of the last write, no call can set it back.
     return (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)

@@ -64,6 +64,7 @@ class _ModelTables:
 
     def __init__(self, model: graph.Model) -> None:
         self._model = model
+        # Buffer 0 stays empty: it is that of all tensors without values.
         self._buffers: list[bytes | memoryview] = [b""]
         self._by_tensor_buffer: dict[int, int] = {}
         self._codes: dict[tuple[BuiltinOperator, int, str | None], int] = {}
@@ -77,6 +78,7 @@ class _ModelTables:
         return _table(
             {
                 0: _Scalar("I", model.version),
+                # In the order of their first use, which `_operator` has numbered them by.
                 1: [_operator_code(*key) for key in self._codes],
                 2: subgraphs,
                 3: _string(model.description),
@@ -140,6 +142,7 @@ class _ModelTables:
         }
         expected = operator_options(operator.opcode)
         if expected is not None:
+            # Slots of `Operator`: which table a union holds, and the table.
             kind, slot = (11, 12) if expected.second else (3, 4)
             fields[kind] = _Scalar("B", expected.union_value)
             fields[slot] = _options(expected, operator.options)

@@ -289,8 +289,10 @@ class Execution:
         self._profiles.clear()
         self._device_times.clear()
         while self._compiled:
+            # Taken out first: one that fails to close is not closed again.
             self._compiled.pop().close()
         self.budget.release(self._reserved)
+        # A second call gives nothing back twice.
         self._reserved = 0
 
 
@@ -340,6 +342,7 @@ def hold(held: dict[int, set[int]], wait: PostponeError) -> None:
 def _same(a: Array, b: Array) -> bool:
     if a.shape != b.shape:
         return False
+    # By their bytes, as a NaN would differ from itself; those of an array of objects are addresses.
     return a.tolist() == b.tolist() if a.dtype.kind == "O" else a.tobytes() == b.tobytes()
 
 

@@ -213,6 +213,7 @@ def _settle(values: GraphValues, operator: Operator, spec: OpSpec | None) -> boo
 
 def _wait_for(values: GraphValues, operator: Operator, tensor: int) -> bool:
     stored = values.subgraph.tensors[tensor]
+    # Waiting would be in vain: what has no dense values now gets none at run time either.
     if stored.is_constant:
         reason = f"the constant {stored.name!r} of type {stored.type.name} has no dense values"
         values.missing[operator.index] = unsupported(operator, reason)

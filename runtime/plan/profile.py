@@ -72,6 +72,7 @@ def _times(run: Run) -> Iterator[int]:
 def _rows(
     run: Run, graph: Subgraph, shapes: Mapping[int, tuple[int, ...]], times: Sequence[_Times], total: float
 ) -> Iterator[ProfileRow]:
+    # Taken in the order in which `_times` gives them: kernels where a step tells any, else the step.
     taken = iter(times)
     for number, step in enumerate(run):
         for kernel in step.kernels:
@@ -100,6 +101,7 @@ def _operators(
         works = [_work(graph.operators[index], graph, shapes) for index in row.operators]
         whole = _Times(row.time_ns, row.first_ns, row.mean_ns)
         for index, work in zip(row.operators, works, strict=True):
+            # The sum is not 0: every work is 1 at least.
             times[index] = times[index].plus(whole.part(work / sum(works)))
             places[index] = row.place
         if len(row.operators) > 1:

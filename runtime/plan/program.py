@@ -95,6 +95,7 @@ class Program:
                     f"{array.dtype} that it is given"
                 )
         # A loop may feed a subgraph its own inputs in another order: each is read before it is overwritten.
+        # Identity tells enough: inputs and outputs live throughout, so that no two of them share memory.
         sources = [a.copy() if any(a is t for t in targets) else a for a in inputs]
         for target, source in zip(targets, sources, strict=True):
             np.copyto(target, source)
@@ -249,6 +250,7 @@ def called_by(operator: Operator) -> tuple[int, ...]:
     """Subgraphs that an operator may run."""
     try:
         names = find_spec(operator).subgraphs
+    # It calls nothing here; planning refuses it by its name, unless a delegate takes it.
     except UnsupportedOperatorError:
         return ()
     found: list[int] = []

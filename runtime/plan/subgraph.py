@@ -180,6 +180,7 @@ class PlannedSubgraph:
         self._put_aside()
         self.execution = execution
         self._report = self.report
+        # A copy, because `resize` changes `shapes` in place.
         self._planned = dict(self.shapes)
         self._inferred = values.shapes
         kept = set(self.subgraph.outputs) if not self._preserve_all else set(values.constants)
@@ -233,6 +234,7 @@ class PlannedSubgraph:
             self._note_failure(failure)
             return None
         except UnsupportedOperatorError as error:
+            # It is the same error, which `from error` would make its own cause.
             raise self._with_report(error) from error.__cause__
 
     def _note_failure(self, failure: PartitionFailedError) -> None:

@@ -376,6 +376,7 @@ def _bytes(count: int) -> str:
 def _write(out: Path, content: bytes | bytearray, *, force: bool) -> None:
     """Write a new file. One that is there may be the user's only copy, and stays unless `force`."""
     try:
+        # Mode x looks and creates in one call: no file of another process can come in between.
         with out.open("wb" if force else "xb") as file:
             file.write(content)
     except FileExistsError:

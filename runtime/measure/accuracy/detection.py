@@ -105,6 +105,7 @@ class DetectionTask:
             values = outputs[number].astype(np.float64)
             parts[role] = (values - zero_point) * scale if scale else values
         found = Detections.of(parts)
+        # A box that is not finite overlaps nothing, and a score of NaN has no place in the order of scores.
         is_real = np.isfinite(found.boxes).all(axis=1) & np.isfinite(found.scores)
         width, height = size
         made = []

@@ -138,6 +138,7 @@ def _mean(each: Reals) -> float:
 
 
 def _middle(drawn: Reals) -> Interval | None:
+    # A draw of pictures without any object has no precision.
     known = drawn[np.isfinite(drawn)]
     if known.size < _DRAWS // 2:
         return None
@@ -186,6 +187,7 @@ def _pairs(first: Iterable[Answer], second: Iterable[Answer]) -> Iterator[tuple[
             count += 1
             yield a, b
     except ValueError as error:
+        # A `DataError` is a ValueError too: the other one is raised by `zip`, where one side is longer.
         if isinstance(error, DataError):
             raise
         raise DataError(f"one setting has answered more than the {count} samples of the other") from error

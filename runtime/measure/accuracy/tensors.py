@@ -62,6 +62,7 @@ class _Column:
             version = np.lib.format.read_magic(stream)
             read = np.lib.format.read_array_header_1_0
             if version != (1, 0):
+                # Version 3 differs from 2 in the encoding of field names, which plain numbers do not have.
                 read = np.lib.format.read_array_header_2_0
             shape, is_fortran, self.dtype = read(stream)
         except ValueError as error:
@@ -132,6 +133,7 @@ class ArrayTask:
         self._inputs, self._outputs, self._metric = inputs, outputs, metric
         self._is_labelled = metric is None
         opened = self._open()
+        # Opened for its checks alone: a stream cannot go back, so that `samples` opens the files anew.
         opened.close()
         counts = {column.name: column.count for column in (*opened.feeds, *opened.truths)}
         if len(set(counts.values())) != 1 or not min(counts.values()):

@@ -64,6 +64,7 @@ def drift(samples_ns: NDArray[np.int64]) -> Drift | None:
     From `MIN_SAMPLES` on it is a t test on the logarithms of block means; the variance of a third's mean is
     inflated by (1 + r) / (1 - r), r the lag-1 autocorrelation of the blocks within thirds.
     """
+    # A call that is too short for the clock has neither a logarithm nor a ratio to others.
     if len(samples_ns) < FEW_SAMPLES or samples_ns.min() <= 0:
         return None
     if len(samples_ns) < MIN_SAMPLES:
@@ -77,6 +78,7 @@ def drift(samples_ns: NDArray[np.int64]) -> Drift | None:
     resemblance = min(max(lag + _LAG_BIAS, 0.0), _MAX_LAG)
     variance = power / (_THIRDS * (_BLOCKS - 1)) * (1.0 + resemblance) / (1.0 - resemblance)
     change = float(means[-1] - means[0])
+    # The difference of two means, each of `_BLOCKS` blocks, has twice the variance of one of them.
     return Drift(float(np.expm1(change)), abs(change) > _T * float(np.sqrt(2.0 * variance / _BLOCKS)))
 
 

@@ -94,6 +94,7 @@ def host_pressure() -> dict[str, str]:
     """Return the load average and CPU pressure of the host, as far as the kernel reports them."""
     facts = {"load_average_1min": f"{os.getloadavg()[0]:.2f}"}
     try:
+        # The first line is `some`, the share of the time in which at least one task waited for a CPU.
         facts["cpu_pressure"] = _CPU_PRESSURE.read_text().splitlines()[0]
     except OSError:
         facts["cpu_pressure"] = "not reported by this kernel"

@@ -168,6 +168,7 @@ class _Cell:
         key = f"{name}_ci95"
         if bound is None or fewest < FLOORS[name]:
             needs = f"{fewest} samples of a process; an interval of {name} needs {FLOORS[name]}"
+            # Where the tail itself is missing, its reason is the interval's as well.
             self.missing[key] = self.missing.get(name, needs)
             return None
         found = self._over([percentile(p.invoke_ns, TAILS[name]) for p in self.processes])
@@ -176,6 +177,7 @@ class _Cell:
 
     def _over(self, values_ns: Sequence[float]) -> Estimate:
         """Return the estimate of figures of the processes, over their tunings where these are several."""
+        # A time of 0 ns, below the clock's step, has no logarithm.
         logs = [math.log(max(value, 1.0) / 1e6) for value in values_ns]
         return estimate(units(logs, [p.tuning for p in self.processes]))
 

@@ -55,6 +55,8 @@ def _compare_levels(op: OpContext, kind: TensorType, ufunc: np.ufunc) -> Kernel:
     low = RANGES[kind][0]
 
     def apply(x: Array, z: Array, y: Array) -> None:
+        # A table begins with the least level. Widened first: the
+        # difference of two levels does not fit their type.
         ufunc(tables[0][x.astype(np.intp) - low], tables[1][z.astype(np.intp) - low], out=y)
 
     return pairwise(op, apply)

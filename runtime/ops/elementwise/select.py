@@ -23,6 +23,8 @@ def select(op: OpContext) -> Kernel:
     op.require(TensorType.BOOL)
     op.require_same_type(1, 2)
     condition, first, second, y = op.read(0), op.read(1), op.read(2), op.write()
+    # Trailing dimensions of 1 make a list of flags select rows: without
+    # them it would broadcast along the last axis.
     if condition.shape != first.shape:
         rows = condition.size if condition.size == len(first) and condition.ndim == 1 and first.ndim else 1
         condition = (

@@ -108,6 +108,7 @@ def reciprocal_root(op: OpContext) -> Kernel:
         highest = _real(op, RANGES[kind][1])
         return through_function(op, lambda x: np.where(x > 0, np.float32(1) / np.sqrt(x), highest))
     if kind is not TensorType.INT8:
+        # The output holds the root in between, as a kernel allocates nothing in a run.
         return _each(op, lambda x, out: np.divide(np.float32(1), np.sqrt(x, out=out), out=out))
     return _of_no_negative(op, level_table(op, lambda q: levels.reciprocal_root(op, q)))
 

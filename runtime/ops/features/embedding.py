@@ -50,6 +50,7 @@ def embedding_lookup(op: OpContext) -> Kernel:
     def run() -> None:
         _check_rows(op, ids, rows)
         if scales is None:
+            # With the mode "raise" numpy would buffer the output; the ids have been checked above.
             np.take(table, ids, axis=0, out=y, mode="clip")
         else:
             np.copyto(y, (table[ids] * scales[ids]).reshape(y.shape), casting="same_kind")
@@ -108,6 +109,7 @@ def embedding_lookup_sparse(op: OpContext) -> Kernel:
         places = indices[:, :-1].astype(np.int64)
         if ((places < 0) | (places >= dense)).any():
             raise op.error(f"an index outside {dense.tolist()}")
+        # Row-major: the stride of an axis is the product of those behind it.
         strides = np.append(np.cumprod(dense[:0:-1])[::-1], 1)[: dense.size]
         _combine(rows, places @ strides, table[ids], weights, combiner)
 
@@ -156,6 +158,7 @@ def hashtable_lookup(op: OpContext) -> Kernel:
     missing = b"" if op.input(2).type is TensorType.STRING else 0
 
     def run() -> None:
+        # A key above all others would be one behind the last.
         places = np.minimum(np.searchsorted(keys, wanted), max(keys.size - 1, 0))
         found = keys[places] == wanted if keys.size else np.zeros(wanted.shape, np.bool_)
         y[~found] = missing

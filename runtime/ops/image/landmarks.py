@@ -132,6 +132,7 @@ def transform_image(op: OpContext) -> Kernel:
     def run() -> None:
         places = np.stack([_place(row, columns, rows) for row in matrix[:2]], axis=-1)
         inside = np.all((places >= 0) & (places <= last), axis=-1)
+        # Any valid index will do for the pixels outside, which become zero at the end.
         places = np.where(inside[..., None], places, 0)
         first = np.floor(places)
         share = (places - first)[..., None]

@@ -142,6 +142,7 @@ def _wide_rows(x: Array, y: Array) -> Shape:
 
 def _take_columns(image: Array, columns: Array, rows: Array) -> None:
     """Copy `columns` of image [H, W, C] into `rows` [H, Wo * C] of the same dtype."""
+    # All columns lie inside: "clip" is chosen because numpy buffers the output with the mode "raise".
     np.take(image, columns, axis=1, out=rows.reshape(len(rows), columns.size, -1), mode="clip")
 
 
@@ -199,6 +200,7 @@ def _fixed_positions(op: OpContext, size: int, target: int) -> tuple[Array, Arra
         scale = (1024 * size + target // 2) // target
     position = np.arange(target, dtype=np.int64) * scale
     if op.option("half_pixel_centers"):
+        # (i + 1/2) * scale - 1/2, in units of 1/1024.
         position += scale // 2 - 512
     lower = np.maximum(np.sign(position) * (np.abs(position) // 1024), 0)
     upper = np.minimum((position + 1023) // 1024, size - 1)

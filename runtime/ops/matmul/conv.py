@@ -275,6 +275,7 @@ def _levels_lane(
                 columns = tile.columns.reshape(count, taps, groups, depth)
                 for group, product in enumerate(products):
                     np.copyto(gathered[:count], columns[:, :, group])
+                    # The result lies in one of the last two: in `part` where the product is made in parts.
                     some = product(gathered[:count].reshape(count, -1), partial[:count], part[:count])
                     np.copyto(sums[:, group], some)
             out = y[tile.image, tile.start : tile.stop].reshape(count, out_channels)

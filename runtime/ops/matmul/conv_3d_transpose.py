@@ -37,6 +37,8 @@ def conv_3d_transpose(op: OpContext) -> Kernel:
     op.require_same_type(1, 2)
     weights, x, y = op.read(1), op.read(2), op.write()
     flat = x.reshape(-1, x.shape[4])
+    # One tap's products, in memory that all taps share: those of all
+    # taps at once would take it as many times.
     sums = op.temporary((len(flat), y.shape[4]))
     taps = [
         (weights[tap].T, y[(slice(None), *target)], sums.reshape(*x.shape[:4], -1)[(slice(None), *source)])

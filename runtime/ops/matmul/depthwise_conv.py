@@ -131,6 +131,7 @@ def _depthwise_levels(op: OpContext, kind: TensorType) -> Kernel:
         axis=(0, 1, 2), dtype=np.int64
     )
     largest = np.abs(weights).sum(axis=(0, 1, 2), dtype=np.int64) * max(abs(bound) for bound in RANGES[kind])
+    # No sum exceeds it in size, the bias included. Where it is small, requantisation takes a cheaper way.
     limit = float((largest + np.abs(bias)).max(initial=0))
     return _sums(op, op.read(0), zero, filters, partial(_level_rows, op, bias, limit))
 
@@ -148,6 +149,7 @@ def _sums(op: OpContext, x: Array, fill: int, weights: Array, make: Callable[...
     # The filter is repeated for each column of a run: filter and input then have one long last axis.
     filters = np.tile(weights[0], (1, 1, runs[0].width))
     lanes = lane_count(op, y.size * filter_h * filter_w)
+    # No strip is so high that a thread would be left without one.
     step = max(1, min(_BLOCK_BYTES // max(1, 4 * g.columns.size * channels), -(-g.rows.size // lanes)))
     blocks = [slice(i, min(i + step, g.rows.size)) for i in range(0, g.rows.size, step)]
     parts = [blocks[part.start : part.stop] for part in shares(len(blocks), lanes)]
@@ -305,6 +307,7 @@ def _windows(g: Geometry, planes: Array, rows: int, runs: Sequence[_Run]) -> tup
             planes[:, :, run.first :],
             (rows, run.count, g.filter_h, g.filter_w, run.width * channels),
             (row * g.stride_h, column * run.width, row * g.dilation_h, tap, item),
+            # Windows overlap: writing to one would change others.
             writeable=False,
         )
         for run in runs

@@ -61,6 +61,7 @@ def fully_connected(op: OpContext) -> Kernel:
         raise op.unsupported("shuffled weights")
     kind = op.input().type
     if kind is not TensorType.FLOAT32:
+        # Only int16 activations have weights of int16 too; all other weights are bytes or narrower.
         if not kind is op.input(1).type is TensorType.INT16:
             integer_gemm.require_filter(op, kind)
         return _levels(op, kind)

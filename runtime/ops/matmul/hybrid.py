@@ -82,6 +82,8 @@ class RowQuantizer:
         flat = below == above
         scale = np.where(flat, 1.0, (above - below) / 255)
         from_below, from_above = -128 - below / scale, 127 - above / scale
+        # The error of either end as the reference estimates it: the size of
+        # its level and of its quotient, added up.
         nearer = 128 + np.abs(below / scale) < 127 + np.abs(above / scale)
         zero = np.clip(round_half_away(np.where(nearer, from_below, from_above)), -128, 127)
         np.copyto(self._zeros[:, 0], np.where(flat, 0.0, zero), casting="same_kind")

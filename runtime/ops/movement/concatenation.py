@@ -70,6 +70,7 @@ def _rescaled(op: OpContext, parts: list[Array]) -> Kernel:
         scale, zero = op.scale_and_zero_point(op.input(i))
         factor = np.float32(scale) * inverse
         table = round_half_away(levels * factor + np.float32(-zero) * factor) + out_zero
+        # Copied, as the reference does: the roundings of the rule could move a level.
         if (scale, zero) == (out_scale, out_zero):
             table = levels
         pairs.append((part, op.read(i), np.clip(table, 0, 255).astype(np.uint8)))

@@ -13,6 +13,7 @@ from runtime.ops.support.shapes import axis_index, reshaped, same_shape, stated_
 def reshape_shape(op: OpContext) -> tuple[Shape, ...]:
     """Return the shape in input 1, or the option's, where a lone 0 means a scalar (`reshape.cc`)."""
     shape = op.optional(1)
+    # A second input of another type or rank is ignored, as in LiteRT.
     if shape is not None and shape.type is TensorType.INT32 and len(shape.shape) == 1:
         target = op.integers(1, "shape")
     else:

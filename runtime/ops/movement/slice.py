@@ -120,6 +120,7 @@ def _entry(op: OpContext, masks: _Masks, i: int, dim: int, span: tuple[int, int,
 
 
 def _view(op: OpContext, x: Array) -> Array:
+    # The ellipsis keeps the result a view, where numpy would give a scalar for an index of every axis.
     return x[(*_index(op), ...)]
 
 

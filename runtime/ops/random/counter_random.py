@@ -41,6 +41,7 @@ def philox(key: tuple[int, int], low: Array, high: tuple[int | Array, int | Arra
     c2, c3 = (np.broadcast_to(np.asarray(h, np.uint64), low.shape) for h in high)
     first, second = key
     for _ in range(_PHILOX_ROUNDS):
+        # Words of 32 bits are kept in uint64, so that the product's high half is there to be taken.
         left, right = c0 * _PHILOX_MULTIPLIERS[0], c2 * _PHILOX_MULTIPLIERS[1]
         c0, c2 = ((right >> _HALF) ^ c1 ^ np.uint64(first), (left >> _HALF) ^ c3 ^ np.uint64(second))
         c1, c3 = right & _LOW, left & _LOW
@@ -59,6 +60,7 @@ def threefry(key: tuple[int, int], counters: Array) -> Array:
         x0 = (x0 + x1) & _LOW
         x1 = ((x1 << np.uint64(turn)) | (x1 >> np.uint64(32 - turn))) & _LOW
         x1 ^= x0
+        # Every four rounds the key is added, and the number of the addition, so that no two are alike.
         if i % 4 == 3:
             step = i // 4 + 1
             x0 = (x0 + np.uint64(keys[step % 3])) & _LOW
@@ -70,6 +72,7 @@ class PhiloxStream:
     """Blocks of four words from a counter of 128 bits, in the order of TensorFlow's `PhiloxRandom`."""
 
     def __init__(self, seed: int, seed2: int) -> None:
+        # As `PhiloxRandom(seed_lo, seed_hi)`: one seed is the key, the other the upper half of the counter.
         self._key = (seed & 0xFFFFFFFF, seed >> 32 & 0xFFFFFFFF)
         self._counter = (seed2 & 0xFFFFFFFFFFFFFFFF) << 64
 

@@ -98,6 +98,7 @@ class _Stage:
     norm: _Norm | None
 
     def __call__(self, cell: Array) -> None:
+        # Ahead of the norm, which is over the complete sum (`CalculateLstmGateFloat` of `lstm_eval.cc`).
         for gate, vector in self.peepholes:
             np.add(gate, cell * vector, out=gate)
         if self.norm is not None:
@@ -124,6 +125,7 @@ class FloatLstm:
         sources = [(x, [slots.inputs[g] for g in order])]
         if aux is not None and slots.auxiliary is not None:
             sources.append((aux, [slots.auxiliary[g] for g in order]))
+        # With norms the biases come behind the normalisation, which `_Norm` does.
         self.begin, self._given = sequence_products(
             op, sources, sizes.cells, () if has_norm else biases, asymmetric=asymmetric
         )
@@ -132,6 +134,7 @@ class FloatLstm:
         )
         self._sums = op.temporary((batch, len(order) * sizes.cells))
         gates = self._sums.reshape(batch, len(order), sizes.cells)
+        # From the end, as CIFG has no input gate between the candidate and these.
         self._candidate, self._forget, self._output = gates[:, 0], gates[:, -2], gates[:, -1]
         self._input = gates[:, 1] if _INPUT in order else op.temporary(self._cell.shape)
         self._has_input = _INPUT in order
@@ -192,6 +195,7 @@ def _stages(
     def norm(some: Sequence[int]) -> _Norm | None:
         return _norm(op, slots, some, size) if has_norm else None
 
+    # The candidate has no peephole.
     where = dict(zip((_INPUT, _FORGET, _OUTPUT), slots.peepholes, strict=True))
     if not _given_together(op, [where[g] for g in order if g in where]):
         return [_Stage(gates, gates[:, 1:], (), norm(order))]

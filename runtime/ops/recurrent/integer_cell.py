@@ -90,6 +90,7 @@ def _joined(op: OpContext, inputs: Sequence[int], source: int) -> Array:
     for i in inputs:
         op.require(TensorType.INT8, i=i)
     matrices = [op.constant(i, "weights") for i in inputs]
+    # The last matrix is the output gate's, by which LiteRT tells the sizes of a cell.
     if any(m.shape != (matrices[-1].shape[0], op.input(source).shape[-1]) for m in matrices):
         raise op.error(f"weights of {sorted({m.shape for m in matrices})} for input {source}")
     return np.concatenate(matrices)
@@ -162,12 +163,14 @@ class _Reader:
 
     def _gate_scales(self, order: Sequence[int], *, has_norm: bool) -> list[np.float32]:
         if not has_norm:
+            # Q3.12: without norms the sums of the gates have 3 integer bits.
             return [np.float32(2.0**-12)] * len(order)
         return [self._parameters(g)[0] for g in order]
 
     def _log2_of_cell_scale(self) -> int:
         scale, zero = self._op.scale_and_zero_point(self._op.input(self._slots.cell))
         bits = round(math.log2(scale))
+        # 0 to 6 integer bits, for which LiteRT's `ApplyTanh` has a case each.
         if zero != 0 or scale != 2.0**bits or not -15 <= bits <= -9:
             raise self._op.unsupported(
                 f"a cell of scale {scale}; a power of two from 2^-15 to 2^-9 is needed"

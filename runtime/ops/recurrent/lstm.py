@@ -7,6 +7,8 @@ from runtime.ops.recurrent.integer_lstm import IntegerLstm
 from runtime.ops.recurrent.steps import Cell, both_ways, one_way_shape, over_time, time_first, two_way_shapes
 from runtime.ops.support import Array, Kernel, Op, OpContext, Shape, TensorType, operator
 
+# The bidirectional operator has 48 inputs and no layer norms: these indices lie behind its last input, so
+# that they count as absent.
 _FORWARD = LstmSlots(state=35, cell=36, norms=(48, 49, 50, 51), auxiliary=(40, 41, 42, 43))
 _BACKWARD = LstmSlots(
     inputs=(18, 19, 20, 21),

@@ -42,6 +42,7 @@ class _Cell:
     def __init__(self, op: OpContext, slots: _Slots, x: Array, aux: Array | None = None) -> None:
         units = _units(op, slots)
         self._state = state(op, slots.state, (x.shape[1], units))
+        # For its check of type and shape alone: `sequence_products` reads the bias by its index.
         weights(op, slots.bias, (units,))
         asymmetric = bool(op.option("asymmetric_quantize_inputs"))
         sources = [(x, [slots.weights])]
@@ -53,6 +54,8 @@ class _Cell:
 
     def step(self, t: int, y: Array) -> None:
         """See `Cell.step`."""
+        # The recurrent product reads the state, and lies in memory of
+        # its own by the time the sum overwrites it.
         np.add(self._given[t], self._recur(), out=self._state)
         self._activate(self._state, self._state)
         np.copyto(y, self._state)
@@ -68,6 +71,7 @@ class _Cell:
 )
 def rnn(op: OpContext) -> Kernel:
     """RNN: one step for a batch; the state stays for the next run."""
+    # A single step is a sequence with a time axis of length 1.
     return over_time(_Cell(op, _Slots(), op.read(0)[None]), op.write()[None])
 
 

@@ -77,6 +77,7 @@ def over_time(cell: Cell, y: Array, *, backwards: bool = False) -> Kernel:
 
     `y` is [time, batch, m]; a cell that goes backwards writes it from the end.
     """
+    # The views of all steps are made while planning, as the kernel makes none in a run.
     steps = list(enumerate(y))[:: -1 if backwards else 1]
 
     def run() -> None:

@@ -157,6 +157,7 @@ def _half_sum(a: Array, b: int) -> Array:
 
 
 def _leading_zeros(x: Array) -> Array:
+    # The exponent of an integer is its number of bits, and float64 holds all of 32 bits exactly.
     return np.asarray(32 - np.frexp(x.astype(np.float64))[1].astype(np.int64))
 
 

@@ -26,6 +26,7 @@ def l2_normalization(op: OpContext) -> Kernel:
     norm = op.temporary((*x.shape[:-1], 1))
 
     def run() -> None:
+        # The output holds the squares until the quotient, the only step that needs x again, replaces them.
         np.multiply(x, x, out=y)
         np.add.reduce(y, axis=-1, out=norm, keepdims=True)
         np.sqrt(norm, out=norm)
@@ -72,6 +73,9 @@ def local_response_normalization(op: OpContext) -> Kernel:
     if radius < 0:
         raise op.error(f"a radius of {radius}")
     squares, sums = op.temporary(x.shape), op.temporary(x.shape)
+    # Ascending, so that each channel adds its squares in the reference's order, on which
+    # the rounding depends. A shift by all channels or more reaches nothing, and would
+    # turn the ends of the slices below negative.
     shifts = range(-min(radius, channels - 1), min(radius, channels))
     spans = [
         (slice(max(0, -s), channels - max(0, s)), slice(max(0, s), channels + min(0, s))) for s in shifts

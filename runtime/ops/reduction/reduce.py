@@ -107,6 +107,7 @@ def logical_reduction(op: OpContext) -> Kernel:
 
 def _reduced(op: OpContext) -> Kernel:
     ufunc, axes, x = _UFUNCS[op.operator.opcode], _axes(op), op.read(0)
+    # Only sums and products round, so that only there the order of the terms shows.
     if axes and ufunc in (np.add, np.multiply) and op.input().type is TensorType.FLOAT32:
         return _in_order(op, ufunc)
     y = _kept(op, axes)
@@ -175,6 +176,7 @@ def _scaled_product(op: OpContext, axes: tuple[int, ...]) -> Kernel:
     if not factors:
         raise op.unsupported("a product of no levels")
     multiplier, shift = quantize_multiplier(in_scale / out_scale ** (1.0 / factors))
+    # `scaled` adds half of what it shifts out, 2^(14 - shift).
     if shift > 14:
         raise op.unsupported("scales that make each factor 2^14 times as large")
     narrow = min((multiplier + (1 << 15)) >> 16, 0x7FFF)

@@ -78,6 +78,7 @@ def _window(op: OpContext, rank: int) -> _Window:
 def _axes(op: OpContext) -> list[_Axis]:
     shape = op.input().shape
     w = _window(op, len(shape))
+    # Divided as a real number, so that an odd count of paddings is equal to no rank.
     lengths = {len(v) for v in (w.sizes, w.strides, w.base, w.dilations)} | {len(w.padding) / 2}
     if not shape or lengths != {len(shape)} or min(*w.sizes, *w.strides, *w.base, *w.dilations) < 1:
         raise op.error(f"a window of {w.sizes} in steps of {w.strides} over {list(shape)}")
@@ -85,6 +86,7 @@ def _axes(op: OpContext) -> list[_Axis]:
     for i, dim in enumerate(shape):
         low, high = w.padding[2 * i : 2 * i + 2]
         extent = ((dim - 1) * w.base[i] + 1 if dim else 0) + low + high
+        # Negative padding crops, and may crop more than there is.
         axes.append(_Axis(low, w.base[i], max(extent, 0), w.sizes[i], w.strides[i], w.dilations[i]))
     return axes
 
@@ -121,9 +123,11 @@ def reduce_window(op: OpContext) -> Kernel:
     # One strided view for each place in the window: as many passes over the output as the window has places.
     views = [padded[_under(axes, place)] for place in np.ndindex(*(a.window for a in axes))]
     logical = join in (np.logical_and, np.logical_or)
+    # Logical functions give bools, which numpy stores into a tensor of numbers only when it is told to.
     casting: dict[str, Any] = {"casting": "unsafe"} if logical else {}
 
     def run() -> None:
+        # In every run: it is scratch memory, which other operators write to in between.
         np.copyto(padded, start[:1])
         np.copyto(target, source)
         np.copyto(y, start[:1])

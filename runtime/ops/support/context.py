@@ -191,6 +191,7 @@ class OpContext:
 
     def temporary(self, shape: Shape, dtype: Any = np.float32) -> Array:
         """Return scratch memory for one run. Raises `ShapeError` beyond `MAX_TENSOR_BYTES`."""
+        # By Python's integers: a product in int64 could wrap around to a small number.
         if math.prod(shape) * np.dtype(dtype).itemsize > MAX_TENSOR_BYTES:
             raise self.error(f"a workspace of shape {list(shape)} is too large to plan")
         if self.scratch is None:

@@ -65,6 +65,7 @@ def operator(
         for opcode in opcodes:
             if opcode in _REGISTRY:
                 first = _REGISTRY[opcode].prepare.__module__
+                # Otherwise the order of imports would decide which of the two kernels counts.
                 raise ValueError(f"{opcode.name} is registered by {first} and {prepare.__module__}")
             _REGISTRY[opcode] = spec
         return prepare
@@ -106,6 +107,7 @@ def find_spec(op: Operator) -> OpSpec:
     Raises `UnsupportedOperatorError` for one without a kernel, or of a newer version than the kernel knows.
     """
     if op.custom_code is not None:
+        # What this process has registered comes first: entry points are only looked for where nothing has.
         spec = _CUSTOM.get(op.custom_code) or _installed(op.custom_code)
         if spec is None:
             raise unsupported(op, _unknown_custom(op.custom_code))
@@ -122,6 +124,7 @@ def find_spec(op: Operator) -> OpSpec:
 def _installed(name: str) -> OpSpec | None:
     """Load the entry points of a custom operator's name; return what they registered, None for nothing."""
     for point in entry_points(group=CUSTOM_GROUP, name=name):
+        # The import alone counts: the decorators of the module register the kernels.
         point.load()
     return _CUSTOM.get(name)
 

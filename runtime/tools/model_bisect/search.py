@@ -188,6 +188,7 @@ class _Search:
             file.write(data)
             file.flush()
             outputs, self.settings = run(opener, Path(file.name), feeds)
+        # Once more: the precision in effect is known only after a run.
         self.rule = self._rule()
         model = read_model(data)
         tensors = [model.subgraphs[0].tensors[i] for i in model.subgraphs[0].outputs]

@@ -50,6 +50,7 @@ def bisect(
         # The CPU path opens every model that the runtime knows, whatever the delegate would refuse of it.
         details = Opener.prepare("cpu", {}).open(str(path), rules).model.get_input_details()
         pool = make_pool(details, hashlib.sha256(path.read_bytes()).hexdigest(), rules)
+        # Progress goes to stderr: stdout may be a JSON document.
         found = search.bisect(
             model, pool.sets[0], delegate, options, lambda phase: typer.echo(f"{phase} ...", err=True)
         )

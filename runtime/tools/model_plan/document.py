@@ -137,6 +137,7 @@ def _partition(plan: PartitionPlan) -> dict[str, Any]:
     found = asdict(plan)
     for node, planned in zip(found["nodes"], plan.nodes, strict=True):
         node["launches"] = [
+            # `asdict` leaves properties out.
             asdict(launch)
             | {"work_items": launch.work_items, "work_group": launch.work_group}
             | {"flops_per_byte": launch.intensity}
