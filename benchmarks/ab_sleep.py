@@ -67,6 +67,7 @@ def _measured(folder: Path, level: str, share: float, repeats: int) -> list[dict
         "version": 1,
         "campaign": name,
         "level": level,
+        # All repeats have the same bytes, of which the farm would reuse the first result.
         "defaults": {"reuse": "never"},
         "models": [{"id": f"repeat{n}", "source": str(folder / "model.tflite")} for n in range(repeats)],
         "delegates": {
@@ -86,6 +87,7 @@ def _comparison(cell: dict[str, Any]) -> dict[str, Any]:
     if ratio is None:
         return {"status": cell["status"], "reason": cell["reason"], "verdict": "no ratio"}
     low, high = ratio["ci95"] or (0.0, math.inf)
+    # Intervals of ratios are symmetric in the logarithm.
     half = None if ratio["ci95"] is None else math.log(high / low) / 2.0
     log = math.log(ratio["median"])
     return {

@@ -75,6 +75,7 @@ def fill(database: Database, models: int, campaigns: Iterable[str], columns: int
         figures = _measurements(f"{name} {number}")
         stock(database, asked(names, delegates, name=name, reuse="never", baseline="cpu"))
         with database.read() as session:
+            # Read to the end first: storing a result takes its cell out of what is queued.
             waiting = list(session.exec(queued))
         for begin in range(0, len(waiting), _TURN_CELLS):
             _measure(database, waiting[begin : begin + _TURN_CELLS], figures)

@@ -187,6 +187,7 @@ def _accepted(report: DelegationReport | None) -> dict[str, Any]:
     # Operators that would run, had the refused ones not divided the graph, say nothing.
     refused = [fallback for fallback in report.fallbacks if not fallback.reason.startswith("supported")]
     counts = Counter(fallback.op for fallback in refused)
+    # Backwards, so that of each kind of operator the first reason stays.
     reasons = {fallback.op: fallback.reason for fallback in reversed(refused)}
     left = [[op, count, reasons[op]] for op, count in counts.most_common(REASONS)]
     return {

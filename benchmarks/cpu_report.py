@@ -33,6 +33,7 @@ def ms(row: Row, name: str) -> float | None:
 
 def speed(row: Row, peer: str) -> float | None:
     """Return how many times as fast as a peer ours, the baseline, is; None without a counted ratio."""
+    # The farm tells the peer's speed over that of the baseline, which is ours.
     ratio = row["cells"].get(peer, {}).get("ratio")
     return None if ratio is None or ratio["verdict"] == "void" else 1.0 / ratio["median"]
 
@@ -46,6 +47,8 @@ def mib(row: Row, name: str, figure: str = "peak_bytes") -> float | None:
 def overhead_us(row: Row, peer: str = REFERENCE) -> float:
     """Microseconds per operator by which ours takes longer than LiteRT's kernels; 0 where it does not."""
     fast = speed(row, peer)
+    # `fast` is the peer's time over ours: so this is our time less the peer's, but from the ratio, in which
+    # the state of the machine cancels, and not from two times of different moments.
     more = 0.0 if fast is None else (ms(row, OURS) or 0.0) * (1.0 - fast)
     return 1000 * max(0.0, more) / max(1, row["operators"])
 

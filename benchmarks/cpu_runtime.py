@@ -65,6 +65,7 @@ def campaign(sources: dict[str, Path]) -> dict[str, Any]:
         "defaults": {"measure": MEASURE, "limits": {"job": "12h"}},
         "models": [{"id": name, "source": str(path)} for name, path in sources.items()],
         "delegates": {name: {**options, "threads": 1} for name, options in delegates.items()},
+        # The mark of loading compares our two with each other, and needs no peer.
         "exclude": [{"model": name, "delegate": "litert-*"} for name in LOADED if name in sources],
         "baseline": {"delegate": OURS},
         "devices": [{"name": "*host-cpu"}],

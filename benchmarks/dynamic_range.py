@@ -47,6 +47,7 @@ def _in_int8(tensor: Tensor) -> Tensor:
     assert tensor.data is not None
     values = np.frombuffer(tensor.data, np.float32).reshape(tensor.shape)
     # LiteRT's weights in int8 are symmetric: -127 to 127, with the zero point 0.
+    # An output whose weights are all 0 needs a scale above 0, too.
     scales = np.maximum(np.abs(values).max(axis=1), 1e-12) / 127
     stored = np.rint(values / scales[:, None]).astype(np.int8)
     quantization = Quantization(tuple(scales.tolist()), (0,) * len(scales))

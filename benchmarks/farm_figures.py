@@ -36,6 +36,7 @@ def postgres_binaries() -> Path:
     newest = shutil.which("postgres") or (found[-1] if found else None)
     if newest is None:
         raise SystemExit("no PostgreSQL here; install it, or give --database sqlite or a URL")
+    # Behind any link, since PostgreSQL's other programs lie beside the file itself.
     return Path(newest).resolve().parent
 
 

@@ -66,6 +66,7 @@ def run(given: argparse.Namespace, folder: Path) -> dict[str, Any]:
     finally:
         lab.close()
         redis.kill()
+        # Without a checkpoint: nobody reads this database again.
         postgres.stop("immediate")
 
 
@@ -83,9 +84,11 @@ def _measure(lab: FaultLab, given: argparse.Namespace, names: Sequence[str]) -> 
         count = given.devices // given.agents + (index < given.devices % given.agents)
         agent = lab.add_agent(name, devices=count)
         gaps = agent.state / "gaps.jsonl"
+        # A runner's sandbox grants a path only where it exists already.
         gaps.touch()
         agent.start(FAULT_RUNNER=str(RUNNER), **{WRITE_VARIABLE: str(gaps)})
     lab.until_heard(*names)
+    # From here on: what the agents and their devices said at their start is no cost of cells.
     before, since = _traffic(lab.redis), time.monotonic()
     # Each model gives one cell on every device.
     models = -(-given.cells // given.devices)

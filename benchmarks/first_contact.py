@@ -124,6 +124,7 @@ class Contact:
 
     def _cuda(self) -> None:
         """Go through the stages of CUDA; skip them where its library does not load."""
+        # Where the step `drivers` did not end, the stages find out themselves.
         if not self.figures("drivers").get("libraries", {}).get("libcuda.so.1", True):
             self.steps.append(Step("cuda", "skipped", why="libcuda.so.1 does not load"))
             return

@@ -86,6 +86,7 @@ def as_json(rows: Sequence[Row], now: Run) -> str:
 
 
 def _row(line: Mapping[str, Any], runs: Sequence[Run]) -> Row:
+    # Of each target there is the number of its run in `runs`, then its figures.
     targets = {target: Compiled(*figures) for target, (_, *figures) in line["targets"].items()}
     made_in = {target: runs[number] for target, (number, *_) in line["targets"].items()}
     return Row(line["name"], line["threads"], line["flops"], targets, line.get("digest", ""), made_in)

@@ -71,6 +71,7 @@ class Checked:
 def main() -> int:
     """Compile, write the figures and the table; 1 where anything fails, 2 where a compiler is missing."""
     given, began = _parser().parse_args(), tree()
+    # Another draw each day and for each commit, which is printed, so that anybody can repeat it.
     draw = given.draw or f"{datetime.now(UTC):%Y-%m-%d} {(began.commit or 'no commit')[:12]}"
     record = Record() if given.all else Record.read()
     try:
@@ -110,6 +111,7 @@ def checked(
         tools = Tools.found(Path(name), targets)
         run = Run(
             of,
+            # To the millisecond, because runs are told apart by it.
             datetime.now(UTC).isoformat(timespec="milliseconds"),
             {one: tools.digest(one) for one in targets},
         )

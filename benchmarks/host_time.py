@@ -59,6 +59,7 @@ def main() -> int:
 def _measured(model: bytes, folder: str, runs: int) -> dict[str, Any]:
     with on_gpu(model, cache_dir=folder) as compiled:
         inputs, outputs = compiled.create_input_buffers(0), compiled.create_output_buffers(0)
+        # Not waited for: runs follow one another, and the warm-up waits for those behind it.
         copies = compiled.run_async(inputs, outputs).copies
         for _ in range(WARM_UP):
             compiled.run_by_index(0, inputs, outputs)

@@ -49,6 +49,7 @@ def markdown(report: dict[str, Any]) -> str:
         counts = _sum(found["counts"] for found in _of(rules, label))
         by_kind = _by_kind(_of(rules, label))
         often = sum(found["caught"] >= 0.9 * found.total() for found in by_kind.values())
+        # As if each output had all kinds: those that would hardly change one are left out of its counts.
         share = KINDS * counts["caught"] / counts.total()
         lines.append(f"| {label} | {_cells(counts)} | {share:.1f} | {often} of {len(by_kind)} |")
     lines += ["", "By corruption: caught / not judged / missed.", ""]

@@ -48,6 +48,7 @@ def _row(name: str, baseline: str, rows: list[Row]) -> dict[str, Any]:
     """Milliseconds are those of the baseline by the ratio, in which the machine's state cancels."""
     base_ms = next(row["p50_ms"] for row in rows if row["delegate"] == baseline)
     counted = [row for row in rows if row["status"] == "done" and row["p50_ms"]]
+    # The baseline has no ratio over itself.
     speeds = {row["delegate"]: row["ratio"]["median"] if row["ratio"] else 1.0 for row in counted}
     return {
         "model": name,

@@ -66,6 +66,7 @@ def slice_medians(rng: np.random.Generator, noise: Noise, trials: int, blocks: i
 
 def _waves(rng: np.random.Generator, noise: Noise, shape: tuple[int, int], calls: int) -> Floats:
     """Return the machine's slowness at every call of a block: Gaussian, forgotten exponentially."""
+    # Drawn evenly in the logarithm, as the bounds are a factor of 20 apart.
     low, high = np.log(noise.wave_s)
     kept = np.exp(-_CALL_S / np.exp(rng.uniform(low, high, shape)))
     # So that the variance stays 1 from call to call.

@@ -94,6 +94,7 @@ def said_by(
     except subprocess.TimeoutExpired:
         raise LateError(f"no end within {limit_s:g} s") from None
     if ran.returncode:
+        # A traceback ends with the error.
         said = ran.stderr.strip().splitlines() or ["nothing"]
         raise FailedError(f"exit {ran.returncode}: {said[-1][:300]}")
     return str(ran.stdout)

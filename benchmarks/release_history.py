@@ -118,6 +118,7 @@ def page(report: Mapping[str, Any]) -> list[str]:
         "",
         *output.table(
             ("model", "release", "p50, ms", "over cpu", "95 % interval", "outputs", "why not"),
+            # By model; the sort is stable, so that releases stay in their order.
             sorted(rows, key=lambda row: row[0]),
         ),
         "",

@@ -53,6 +53,7 @@ def main() -> int:
     written: Path = args.out or output.RESULTS / "sizes.json"
     drawn = written.with_suffix(".svg")
     drawn.write_text(drawing(points_of(report["rows"])), encoding="utf-8")
+    # Behind the page that `run_and_report` has written.
     with written.with_suffix(".md").open("a", encoding="utf-8") as page:
         page.write(f"\n![Milliseconds of an image over batch and pixels a side]({drawn.name})\n")
     return 0

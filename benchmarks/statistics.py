@@ -81,6 +81,7 @@ def outcomes(seed: int, plan: MeasurePlan, noise: Noise, faster_by: float, trial
     for begin in range(0, trials, _AT_ONCE):
         count = min(_AT_ONCE, trials - begin)
         times, ratios = block_logs(slice_medians(rng, noise, count, plan.max_blocks, _ARMS))
+        # Both are logarithms, in which being faster by a share is a shift.
         ratios += truth
         for own_times, own_ratios in zip(times.tolist(), ratios.tolist(), strict=True):
             found += _measured(plan, own_times, own_ratios, truth)
@@ -123,6 +124,7 @@ def _under_the_rule(trials: int) -> Iterator[str]:
         missed = []
         for number, (level, plan) in enumerate(LEVELS.items()):
             for faster_by in FASTER_BY:
+                # A seed for each level and difference, so that no two rows of a table err together.
                 found = outcomes(1000 * number + round(1000 * faster_by), plan, noise, faster_by, trials)
                 held = fmean(one.held for one in found)
                 halves = [math.inf if one.ratio.half is None else one.ratio.half for one in found]

@@ -46,9 +46,11 @@ def sessions(seed: int, plan: MeasurePlan, noise: Noise, slower_by: float, trial
     times, _ = block_logs(slice_medians(rng, noise, 2 * trials, blocks, 1))
     shifts = rng.normal(0.0, SESSION_SD, (2 * trials, 1))
     cells = [estimate(logs) for logs in (times[:, :, 0] + shifts).tolist()]
+    # Neighbours are the two sessions of one comparison.
     for first, second in zip(cells[::2], cells[1::2], strict=True):
         session_sd = math.expm1(float(np.std(rng.normal(0.0, SESSION_SD, SERIES), ddof=1)))
         device = DeviceNoise(0.0, session_sd, SERIES, "cpu", "")
+        # A half width is the quantile times the standard error, whose square is the variance of the mean.
         variances = [((one.half or 0.0) / quantile_for(one.units)) ** 2 for one in (first, second)]
         log = first.centre - second.centre - math.log1p(slower_by)
         spread = spread_of(Controls(), device, device)

@@ -60,6 +60,7 @@ def recorded(folder: Path, models: list[str], kinds: set[str]) -> dict[str, list
                     print(f"{delegate}, {model_id}: {result.status} {result.reason or ''}")
                     # One that finds no device has loaded its drivers.
                     if result.status in (Status.DONE, Status.UNSUPPORTED):
+                        # Each start of strace empties its file, so a run is read before the next one.
                         found[delegate] = found.get(delegate, set()) | _calls(trace)
     finally:
         agent.close()

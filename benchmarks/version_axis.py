@@ -54,6 +54,7 @@ def main() -> int:
     report = {"slow": args.slow, "share": args.share, "found": found, "rows": rows}
     write_report(args.out, report, _page(report), began)
     print("\n".join(_page(report)))
+    # With `--slow none` the right answer is the empty list.
     return int(found != [build for build in BUILDS if build == args.slow])
 
 

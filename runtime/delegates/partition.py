@@ -203,6 +203,7 @@ def _report(
         index = operator.index
         if index in owner or index in served:
             continue
+        # Several delegates may refuse an operator in the same words.
         reason = "; ".join(dict.fromkeys(reasons.get(index, ())))
         if index in folded:
             reason = "constant, but no operator that uses it is delegated"

@@ -83,5 +83,6 @@ def _readable(memory: Array, room: int) -> int:
     while isinstance(owner.base, np.ndarray):
         owner = owner.base
     address = memory.ctypes.data
+    # Where elements lie with gaps, or backwards, the memory does not end `nbytes` behind the first.
     end = owner.ctypes.data + owner.nbytes if owner.flags.c_contiguous else 0
     return max(end - address, readable_bytes(address, memory.size + room))

@@ -163,8 +163,10 @@ class _Building:
     def _entering(self, tensor: int) -> int:
         stored, levels = self._stored(tensor)
         if levels is not None:
+            # The conversion stands for no operator: plans and profiles count it as its first reader's.
             reader = next(node for node in self.nodes if tensor in node.reads)
             node = self._conversion(BuiltinOperator.DEQUANTIZE, stored, tensor, levels, reader.sources)
+            # In front of all, as any node may read the tensor.
             self.nodes.insert(0, node)
         return stored
 

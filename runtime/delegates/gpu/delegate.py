@@ -175,12 +175,14 @@ class GpuDelegate(Offer):
                 keeps_constants=operators not in self._seen,
             )
             self._ways[compiled] = way
+            # Only where it was compiled: else the next try of these operators keeps its constants.
             self._seen.add(operators)
         except (FarmRuntimeError, MemoryError):
             raise
         except Exception as error:
             _log.exception("gpu delegate: a partition of %d operators", len(partition.operators))
             raise DelegateError(f"gpu delegate: {defect(error)}") from error
+        # Less the references to graphs that are gone, of which every resize leaves one.
         self._compiled = [*(known for known in self._compiled if known() is not None), ref(compiled)]
         return compiled
 
@@ -204,6 +206,7 @@ class GpuDelegate(Offer):
     @contextmanager
     def awaiting_copies(self) -> Iterator[None]:
         """See `runtime.delegates.base.CountsCopies`."""
+        # The same graphs at both ends of the block, whatever is compiled or closed within it.
         graphs = list(self._open_graphs())
         for graph in graphs:
             graph.awaits_copies = True

@@ -65,6 +65,7 @@ class LiteRtGpuDelegate:
         except _PartialError as error:
             report = error.report
             if report.delegated_ops == 0:
+                # `from None`: `_PartialError` only carries the report to here, and says nothing else.
                 raise _with_report(
                     UnsupportedOperatorError(f"litert-gpu: LiteRT: {report}"), report
                 ) from None
@@ -95,6 +96,7 @@ class LiteRtGpuDelegate:
             ),
             cpu_options=options.CpuOptions(num_threads=self._options["threads"] or 0),
         )
+        # Stays None where `spoken` itself fails, before it hears anything.
         heard = None
         try:
             with litert_words.spoken() as heard:

@@ -140,6 +140,7 @@ def _main(library: str, model: str, inputs: str, threads: str, rounds: str) -> N
         given = {int(index): arrays[index].tobytes() for index in arrays.files}
     try:
         answer: dict[str, object] = {"runs": _profile(_Api(library), model, given, int(threads), int(rounds))}
+    # ctypes raises OSError for a library that does not load, AttributeError for a function that it lacks.
     except (_RefusedError, OSError, AttributeError) as error:
         answer = {"why": str(error)}
     sys.stdout.write(json.dumps(answer))

@@ -103,6 +103,7 @@ class WholeModel:
                 f"Cannot set tensor: input {tensor_index} is {target.dtype.name}{list(target.shape)}, "
                 f"got {value.dtype.name}{list(value.shape)}"
             )
+        # In place: the session reads this very array at every run (`Session.prepare`).
         target[...] = value
 
     def invoke(self) -> None:
@@ -132,6 +133,7 @@ class WholeModel:
     def _details(self, tensor: Tensor) -> dict[str, Any]:
         shape = np.array(self._shapes[tensor.index], np.int32)
         known = tensor.quantization
+        # Several scales LiteRT tells in `quantization_parameters` alone, and zeros here.
         simple = known is not None and known.blocks is None and len(known.scales) == 1
         return {
             "name": tensor.name,

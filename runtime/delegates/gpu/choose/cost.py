@@ -53,6 +53,7 @@ class OperatorCosts:
     def saved_ns(self, graph: GraphFacts, operator: Operator) -> float:
         """Nanoseconds that the kernels need less than the CPU path for an operator of known shapes."""
         macs = operator_macs(operator, graph.subgraph, graph.shapes)
+        # A set: what an operator reads twice, as in x * x, comes from memory once.
         touched = {t for t in (*operator.inputs, *operator.outputs) if t >= 0}
         moved = sum(_bytes(graph, tensor) for tensor in touched)
         on_the_cpu = CPU_CALL_NS + macs / CPU_MACS_PER_NS + moved / CPU_BYTES_PER_NS

@@ -70,6 +70,7 @@ class KeptChoices:
 
         Raises `DelegateError` where choices are given and none is for this comparison.
         """
+        # One that was alone was never compared: no choice is kept of it, nor demanded of those given.
         name = self.recall(self.key(node)) if len(node) > 1 else None
         found = [candidate for candidate in node if candidate.name == name]
         if not found and name is not None and self.given is not None:
@@ -83,6 +84,7 @@ class KeptChoices:
             for c in node
         ]
         files = tuple(sorted({launch.instance.source for c in node for launch in c.launches}))
+        # `Capabilities.key` does not have the compute units, which the option `threads` lowers.
         content = repr(
             (self.device.key, self.device.compute_units, self.effort, functions, _digest_of(files))
         )

@@ -27,6 +27,7 @@ def plain(recording: Recording, *, shares_one_kernel: bool) -> list[Entry]:
         layer
         for layer in range(1, count)
         if not (_is_small(recording.launches[layer - 1]) and _is_small(recording.launches[layer]))
+        # A kernel gets one buffer of constants, so no enqueue spans layers of two.
         or recording.buffers[layer] != recording.buffers[layer - 1]
     ]
     return [

@@ -179,6 +179,7 @@ class Node:
     @property
     def filtered(self) -> tuple[int, int, int | None]:
         """Input, weights and bias of a product. Raises ValueError where one of the first two is absent."""
+        # A bias may be None among the inputs, or missing behind them.
         source, weights, bias = (*self.inputs, None)[:3]
         if source is None or weights is None:
             raise ValueError(f"{self.name} has an input and weights")
@@ -219,6 +220,7 @@ class Graph:
 
     def is_half(self, value: int) -> bool:
         """Return True for a value that lies in memory as fp16."""
+        # Constants have no layout, and are packed in the types of their own.
         return value in self.layouts and self.layouts[value].root in self.halves
 
     def element_bytes(self, value: int) -> int:
@@ -245,6 +247,7 @@ class Graph:
         """Return the graph with other nodes and more values, without those that no node uses any more."""
         kept_nodes = tuple(nodes)
         values = dict(self.values) | {value.id: value for value in new_values}
+        # An input that no node reads any more still is one: callers give it, and it has its place in memory.
         used = {*self.inputs, *self.outputs}
         for node in kept_nodes:
             used.update(node.reads, node.outputs)

@@ -68,6 +68,7 @@ _SIGN = 128
 """The sign bit of a byte: inverted, it adds 128 to an int8, which is then a uint8."""
 
 
+# Compared by identity, as `==` of arrays gives an array.
 @dataclass(frozen=True, slots=True, eq=False)
 class Stored:
     """A constant of real numbers as a file holds it.

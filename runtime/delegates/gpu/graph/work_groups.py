@@ -99,6 +99,8 @@ def image_places(value: Value) -> dict[str, int]:
 
 def shared_rows(value: Value, device: Capabilities) -> tuple[int, int]:
     """Return as `row_group` who shares a pixel's channels: none where that costs more than it saves."""
+    # A row for each lane, as waiting at a barrier makes a processor change between its vectors
+    # (`DeviceClass`). Of fewer pixels than lanes the rows are shared all the same, or lanes would idle.
     if device.works_in_lanes and value.pixels >= LANE_ITEMS:
         return 1, LANE_ITEMS
     return row_group(value.channels)
@@ -106,6 +108,7 @@ def shared_rows(value: Value, device: Capabilities) -> tuple[int, int]:
 
 def row_group(channels: int) -> tuple[int, int]:
     """Work-items that share a row of so many channels, a power of two, and rows of a group."""
+    # A work-item takes QUAD channels at a time: of more items than there are vectors, some would idle.
     items = QUAD
     while items < GROUP_ITEMS and items * QUAD < channels:
         items *= 2

@@ -72,6 +72,7 @@ class Cache:
         if path is None:
             return None
         try:
+            # An entry of another form keeps its first line, which is no digest, and so counts as damaged.
             head, _, content = path.read_bytes().removeprefix(_MARK).partition(b"\n")
             if head != _digest(content):
                 _log.warning("gpu delegate: %s is damaged; it is made anew", path)
@@ -182,6 +183,7 @@ class _Entry:
 
     def remove(self) -> None:
         # The files before their folders; what another process removes first, or adds meanwhile, stays.
+        # Backwards by name a folder comes behind all that lies in it.
         for path in sorted(self.path.rglob("*"), reverse=True):
             _remove(path)
         _remove(self.path)
@@ -212,6 +214,7 @@ def open_cache(folder: Path | None, limit_bytes: int = LIMIT_BYTES) -> Cache:
         folder.mkdir(mode=_FOLDER_MODE, parents=True, exist_ok=True)
         found = folder.stat()
         owner = "" if found.st_uid == os.geteuid() else f"{folder} belongs to user {found.st_uid}"
+        # `mkdir` leaves the mode of a folder that exists as it was.
         if not owner and found.st_mode & _OTHERS_MAY_WRITE:
             folder.chmod(_FOLDER_MODE)
     except OSError as error:

@@ -57,6 +57,7 @@ class ConstantBuffers:
 def packed(offsets: Mapping[PackedConstant, int], size: int) -> Iterator[NDArray[np.uint8]]:
     """Yield the bytes of a buffer of constants in order, one constant at a time, with zeros in the gaps."""
     end = 0
+    # In the order in which they were placed, in which offsets only grow.
     for constant, offset in offsets.items():
         yield np.zeros(offset - end, np.uint8)
         yield constant.values().view(np.uint8)
@@ -82,6 +83,7 @@ def divide(launches: Sequence[Launch], most: int) -> ConstantBuffers:
         # An earlier one that has them all needs no copies; else only the last still grows.
         fitting = [number for number, buffer in enumerate(buffers) if not buffer.lacking(constants)]
         number = fitting[0] if fitting else len(buffers) - 1
+        # An empty buffer takes what the launch reads, however much: there is no larger one to come.
         if not fitting and buffers[-1].size and buffers[-1].size + buffers[-1].lacking(constants) > most:
             buffers.append(ConstantBuffer())
             number += 1

@@ -37,6 +37,7 @@ def lifetimes(graph: Graph, stages: Sequence[Stage]) -> dict[BufferKey, Lifetime
     spans: dict[int, list[int]] = {}
     for position, node in enumerate(graph.nodes):
         for value in (*node.reads, *node.outputs):
+            # Constants have no layout: they lie in buffers of their own.
             if value in graph.layouts:
                 spans.setdefault(graph.layouts[value].root, []).append(position)
     for value in graph.inputs:
@@ -49,6 +50,7 @@ def lifetimes(graph: Graph, stages: Sequence[Stage]) -> dict[BufferKey, Lifetime
     for number, stage in enumerate(stages):
         for scratch in _scratches(stage.candidate.launches):
             life = Lifetime(scratch.bytes, stage.position, stage.position)
+            # By stage: those that the tuner puts at one position live together there, and share no memory.
             found[number, scratch.key] = life
     if checks := checks_of(stages):
         # For the whole run, because the flags are read only after the last node.
@@ -80,6 +82,7 @@ def smallest(candidates: Sequence[spec.Candidate]) -> list[spec.Candidate]:
 
 
 def _own_bytes(candidate: spec.Candidate) -> int:
+    # Without the operands of the epilogue, which all candidates of a node have alike.
     arguments = {arg for launch in candidate.launches for arg in launch.args}
     return sum(arg.bytes for arg in arguments if isinstance(arg, (spec.PackedConstant, spec.Scratch)))
 

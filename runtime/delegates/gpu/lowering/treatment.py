@@ -131,6 +131,7 @@ def _tensor_refusal(
             else:
                 found, limit = _name(facts, tensor), _listed(known)
             return _refused(facts, operator, tensor, found, limit)
+        # By the types that a place may have: those that share them are the places that must be alike.
         first, wanted = chosen.setdefault(known, (tensor, element))
         if is_alike and element is not wanted:
             limit = f"{wanted.value} as of tensor {first}"

@@ -145,6 +145,7 @@ def _padded_space_to_batch(node: Node, rewriting: _Rewriting) -> list[Node]:
         return [node]
     paddings = ((0, 0), *edges, *((0, 0),) * (len(shape) - len(edges) - 1))
     padded = rewriting.value(node, tuple(d + sum(p) for d, p in zip(shape, paddings, strict=True)))
+    # `value` equals `zero`, by which `merge_padding` sees that a convolution may absorb it.
     pad = rewriting.node(node, Op.PAD, node.inputs[0], padded, paddings=paddings, value=0.0, zero=0.0)
     return [pad, replace(node, inputs=(padded,), attributes=_without_edges(node))]
 

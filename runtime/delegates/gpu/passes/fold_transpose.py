@@ -207,5 +207,6 @@ def _reading(node: Node, found: Mapping[str, _Read]) -> Node:
         inputs=inputs,
         attributes=attributes,
         sources=tuple(sources),
+        # A product is linear in each operand, so an operand's factor may as well multiply the result.
         epilogue=(*factors, *node.epilogue),
     )

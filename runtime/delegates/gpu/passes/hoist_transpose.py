@@ -40,6 +40,7 @@ def hoist_transpose(graph: Graph) -> Graph:
             continue
         (value,) = node.reads
         made = producers.get(value)
+        # Whoever else reads the result needs it in the old order.
         if made is None or len(consumers[value]) > 1 or value in graph.outputs:
             continue
         if _may_follow(made, graph, producers, consumers):
@@ -59,6 +60,7 @@ def hoist_transpose(graph: Graph) -> Graph:
 
 def _may_follow(node: Node, graph: Graph, producers: _Producers, consumers: _Consumers) -> bool:
     """Return True for an element-wise node whose operands are moves of its shape, or single numbers."""
+    # An element-wise node reads all its operands in its steps.
     if node.inputs or not node.epilogue or node.epilogue[0].op != "LOAD":
         return False
     shape = graph.values[node.outputs[0]].shape
@@ -88,6 +90,7 @@ def _exchange(node: Node, transpose: Node, state: _Hoisting) -> None:
     shape = state.graph.values[transpose.outputs[0]].shape
     for value in dict.fromkeys(node.reads):
         operand = state.graph.values[value]
+        # A single number is broadcast, whatever the order of the axes.
         if operand.elements == 1:
             continue
         names[value] = next(state.values)

@@ -78,6 +78,7 @@ class _Joining:
 
     def _followed(self, node: Node) -> _Moved | None:
         """Return the chain that ends with this TRANSPOSE or RESHAPE, or begins there; else None."""
+        # An epilogue's operands lie in the order of this node's result, which a joined copy may not have.
         if node.op not in (Op.TRANSPOSE, Op.RESHAPE) or node.epilogue or len(node.reads) != 1:
             return None
         (operand,) = node.reads
@@ -103,6 +104,7 @@ class _Joining:
         source, knots = self.values[chain.source], _knots(chain.places, shape)
         last = len(source.shape) - 1
         rows = [knot for knot in knots if [(one.axis, one.step) for one in knot.places] == [(last, 1)]]
+        # Rows that come last already: the copy between would only be the chain as it is.
         if not chain.turns or source.is_constant or not rows or rows[0] is knots[-1]:
             return None
         ordered = [*(knot for knot in knots if knot is not rows[0]), rows[0]]

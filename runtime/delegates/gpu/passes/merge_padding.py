@@ -37,8 +37,10 @@ def merge_padding(graph: Graph) -> Graph:
 
 def _takes_over(reader: Node, pad: Node) -> bool:
     paddings = pad.attributes["paddings"]
+    # A window pads rows and columns of images alone.
     if len(paddings) != 4 or paddings[0] != (0, 0) or paddings[3] != (0, 0):
         return False
+    # Whatever reads the padded values otherwise than under its window needs these themselves.
     if reader.inputs[:1] != pad.outputs or pad.outputs[0] in reader.reads[1:]:
         return False
     value = pad.attributes["value"]

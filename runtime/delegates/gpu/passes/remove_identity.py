@@ -26,6 +26,7 @@ def remove_identity(graph: Graph) -> Graph:
     names: dict[int, int] = {}
     kept = []
     for original in graph.nodes:
+        # Renamed first, so that the readers of a chain of identities get what the first of them read.
         node = renamed(original, names)
         if _is_identity(node, graph):
             (source,) = node.reads

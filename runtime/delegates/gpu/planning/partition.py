@@ -134,6 +134,7 @@ class _Describing:
         self.function_names = assemble(placement.launches, device).names
 
     def nodes(self, choices: Sequence[_Choice]) -> Iterator[plan.PlannedNode]:
+        # The placement counts launches through all stages, of which there is one for each node, in order.
         numbers = iter(range(len(self.placement.launches)))
         for position, (node, choice) in enumerate(zip(self.graph.nodes, choices, strict=True)):
             launches = tuple(self._launch(next(numbers), one, node) for one in choice.candidate.launches)
@@ -213,6 +214,7 @@ class _Describing:
             if isinstance(key, int):
                 yield self._value_buffer(key, offset, life.size, (life.first, life.last))
                 continue
+            # No stage has a negative number: that is the key of the checks (`memory._CHECKS`).
             role: plan.Role = "check" if key[0] < 0 else "scratch"
             yield plan.PlannedBuffer(role, key[1], (), offset, life.size, life.first, life.last)
 

@@ -88,6 +88,7 @@ class GpuPlanner(Offer):
             return plan_partition(
                 partition, self._capabilities, self.options, self.way_of_partition(partition), self._kept
             )
+        # MemoryError tells of this machine, and is no defect of the delegate, as what follows is.
         except (FarmRuntimeError, MemoryError):
             raise
         except Exception as error:

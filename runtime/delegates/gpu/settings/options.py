@@ -98,6 +98,7 @@ def _names(text: str) -> list[str]:
 
 
 def _device(name: str, value: Any) -> str | int:
+    # A bool is an int too, and True is not device 1.
     if isinstance(value, bool) or not isinstance(value, (str, int)):
         raise not_allowed(name, "a device's name, id or index", value)
     return int(value) if isinstance(value, str) and value.isdecimal() else value
@@ -392,6 +393,7 @@ def parse_options(given: Mapping[str, Any] | None) -> Options:
         if value is not None:
             parsed[name] = known[name](name, value)
     options = Options(**parsed)
+    # `is False`, since None forbids nothing.
     if options.precision in _LOSSY and options.precision_loss_allowed is False:
         raise DelegateError(
             f"gpu delegate: precision {options.precision!r} rounds weights, which "

@@ -69,6 +69,7 @@ class Findings:
 
     def passed(self, trial: Trial) -> bool:
         """Return True if the device passed the trial with right numbers."""
+        # A trial that nobody made is absent, and has not been passed either.
         return self.faults.get(trial) == ""
 
     @property
@@ -126,6 +127,7 @@ def gains_by_integers(device: Capabilities, *, quantises_rows: bool) -> bool:
 
 def knowing_products(device: Capabilities, precision: str, findings: Callable[[], Findings]) -> Capabilities:
     """Return the device with the products of narrow numbers that it is to compute in a precision."""
+    # Before `findings` is called, which probes the device: nothing below concerns fp32 and int8.
     if precision not in _MATRICES:
         return device
     found = findings()
@@ -160,6 +162,7 @@ def settled(options: Options, device: Capabilities, findings: Callable[[], Findi
     Raises:
         UnsupportedPrecisionError: the device cannot do what was asked for; the text says why.
     """
+    # Of fp16 and bf16 narrow weights are left where no product is narrow; of tf32 nothing would be.
     if options.precision == "tf32" or (options.require_narrow_products and options.precision in _MULTIPLIED):
         _require_products(options.precision, device, findings())
     if options.precision in _NEEDED:
@@ -183,6 +186,7 @@ def _require_products(precision: str, device: Capabilities, findings: Findings) 
         return
     needed = (_MULTIPLIED_IN_GROUPS if device.works_in_groups else _MULTIPLIED)[precision]
     failed = next((trial for trial in needed if not findings.passed(trial)), None)
+    # `needed` is empty where only matrix units multiply in the precision: then no passed trial can save it.
     if failed is None and needed:
         return
     fault = (

@@ -24,6 +24,7 @@ _LOSSES: Final = frozenset(
 
 _REMEDY: Final = "start a new process, and look for the cause in the driver's log"
 
+# By process, because a child of fork inherits the table, and not the loss.
 _lost: Final[dict[tuple[int, str], str]] = {}
 """Why a device is lost, by process and UUID."""
 

@@ -62,6 +62,7 @@ class BufferStorage:
         finally:
             with mapped_errors("unmapping a buffer of the caller's"):
                 mapped.base.release(self._queue)
+                # Unmapping is only enqueued, and others use the buffer in queues of their own from here on.
                 self._queue.finish()
 
 

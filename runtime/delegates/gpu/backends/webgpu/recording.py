@@ -226,6 +226,7 @@ class WebGpuRecording(Recording):
             encoder.resolve_query_set(queries, 0, _TIMESTAMPS, resolved, 0)
             device.queue.submit([encoder.finish()])
             first, last = np.frombuffer(device.queue.read_buffer(resolved), np.uint64)
+            # As ints of Python: unsigned ones of numpy would wrap around below 0.
             return int(last) - int(first)
 
         return timed

@@ -37,6 +37,7 @@ def _lengths(facts: spec.OperatorFacts) -> tuple[int, int]:
 def _supports(facts: spec.OperatorFacts) -> Unsupported | None:
     if facts.operator.opcode != Op.RFFT2D:
         return None
+    # That both are powers of two, shape inference has checked before (`rfft2d.cc` asks for it).
     longest = max(_lengths(facts))
     if longest > _LONGEST:
         return Unsupported(f"a transform of {longest} numbers, of which the kernel takes {_LONGEST}")
@@ -62,6 +63,7 @@ def _spectrum(node: Node, context: spec.Context, source: int) -> spec.Launch:
     """Return the launch of RFFT2D; a unit is one image."""
     before, after = context.value(source), context.value(node.outputs[0])
     height, width = node.attributes["lengths"]
+    # At least 2: the circle's table has size / 2 cosines and as many sines, none of them for a size of 1.
     size, images = max(2, height, width), prod(after.shape[:-2])
     return context.launch(
         node,

@@ -43,6 +43,7 @@ def _options(facts: spec.OperatorFacts) -> tuple[int, ...]:
 def _read(facts: spec.OperatorFacts) -> spec.NodeSpec:
     """Half of what the windows reach beyond the image lies in front of it (`kernels/padding.h`)."""
     _, stride_w, stride_h, filter_w, filter_h, activation = _options(facts)
+    # The padding of the options is not needed: the shapes show its effect.
     attributes: dict[str, int] = {"activation": activation}
     windows, image = facts.output_shape(), facts.shape(0)
     if facts.operator.name == Custom.MAX_UNPOOLING_2D.value:

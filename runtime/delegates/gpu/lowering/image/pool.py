@@ -30,6 +30,8 @@ def _supports(facts: spec.OperatorFacts) -> Unsupported | None:
     if _is_of_levels(facts):
         tensors = facts.graph.subgraph.tensors
         given, made = (levels_of(tensors[i]) for i in (facts.operator.inputs[0], facts.operator.outputs[0]))
+        # With one scale the mean or maximum of levels is a level of the output. `activation_range` has no
+        # bounds for TANH, which bends numbers instead of bounding them.
         if given is None or given != made or spec.activation_of(facts) == "TANH":
             return Unsupported(
                 "a pool of levels needs one scale for input and output, and no activation TANH"
@@ -103,6 +105,7 @@ FAMILY = spec.Family(
     lower=lower,
     supports=_supports,
     epilogue=True,
+    # L2_POOL_2D takes float32 alone, as does every operator that is not named here.
     types=dict.fromkeys(
         (Op.AVERAGE_POOL_2D, Op.MAX_POOL_2D), spec.Types((_REAL_OR_LEVELS,), (_REAL_OR_LEVELS,), alike=True)
     ),

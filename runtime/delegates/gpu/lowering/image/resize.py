@@ -27,7 +27,9 @@ def _of_levels(size: int, output: int, name: str, attributes: Mapping[str, Any])
     before, after = size, output
     if attributes["align_corners"] and output > 1:
         before, after = size - 1, output - 1
+    # Half of `after` makes the division round to the nearest.
     scale = (1024 * before + after // 2) // after
+    # Of (i + 0.5) * scale - 0.5, with 1024 for one pixel, what does not depend on i.
     shift = scale // 2 - 512 if attributes["half_pixel_centers"] else 0
     return {f"SCALE_{name}": scale, f"SHIFT_{name}": shift}
 
@@ -44,6 +46,7 @@ def lower(node: Node, context: spec.Context) -> list[spec.Candidate]:
     _, in_h, in_w, _ = before.shape
     images, out_h, out_w, channels = after.shape
     is_bilinear, is_of_levels = node.op == Op.RESIZE_BILINEAR, after.type is not ElementType.F32
+    # The kernel of work-groups loads and stores floats alone.
     in_groups = suits_groups(context.device) and not is_of_levels
     name = f"resize_{'bilinear' if is_bilinear else 'nearest'}"
     kind: dict[str, int | str] = {
@@ -66,6 +69,7 @@ def lower(node: Node, context: spec.Context) -> list[spec.Candidate]:
     else:
         shape |= {"OUT_H": out_h, "OUT_W": out_w, "CHANNELS": round_up(channels)}
         file, kind["T"], units = "image/resize.cl", after.type.opencl, images * out_h
+        # Nearest neighbours of levels are copied as they are, by the kernel of floats with another T.
         if is_bilinear and is_of_levels:
             file, kind = "image/resize_levels.cl", {"IN_FLOATS": after.type is ElementType.U8}
             half = 0.5 if a["half_pixel_centers"] else 0.0

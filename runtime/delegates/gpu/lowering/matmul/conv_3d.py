@@ -69,6 +69,7 @@ def _flat_shape(node: Node, context: spec.Context) -> ConvShape | None:
     _, *outs, out_channels = context.value(target).shape
     taps = context.value(filter_id).shape[:3]
     a = node.attributes
+    # Axes along which an output reads its own place alone; a single tap has no dilation.
     trivial = [
         (taps[axis], a["strides"][axis], a["before"][axis], a["behind"][axis]) == (1, 1, 0, 0)
         for axis in range(3)

@@ -31,6 +31,7 @@ def _read(facts: spec.OperatorFacts) -> spec.NodeSpec:
     for axis, (stride, dilation) in enumerate(zip(strides, dilations, strict=True)):
         out, reach = facts.output_shape()[axis + 1], (facts.shape(_FILTER)[axis] - 1) * dilation + 1
         same = Padding(options["padding"]) is Padding.SAME
+        # VALID: (out - reach + 1) / stride, rounded up, as `ComputeOutSize` of `kernels/padding.h` has it.
         steps = ceil_div(out, stride) if same else (out + stride - reach) // stride
         cuts.append(max(0, (steps - 1) * stride + reach - out) // 2)
     bias = inputs[_BIAS] if facts.has_input(_BIAS) else -1

@@ -168,6 +168,7 @@ def _in_lanes(node: Node, context: spec.Context, shape: ConvShape) -> spec.Candi
     """Return a launch with a work-item for each output pixel by 16 channels."""
     s = shape
     channels = round_up(s.out_channels)
+    # OUT_W follows as a divisor, with the numbers to divide by it; OUT_H this kernel does not read.
     image = {name: value for name, value in s.image.items() if name not in ("OUT_H", "OUT_W")}
     launch = _launch(
         node,

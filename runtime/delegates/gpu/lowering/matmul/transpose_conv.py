@@ -78,6 +78,7 @@ def _read(facts: spec.OperatorFacts) -> spec.NodeSpec:
     for letter, out, taps in zip("hw", sizes, facts.shape(1)[1:3], strict=True):
         stride = int(facts.options[f"stride_{letter}"])
         same = Padding(facts.options["padding"]) is Padding.SAME
+        # VALID: (out - taps + 1) / stride, rounded up, as `ComputeOutSize` of `kernels/padding.h` has it.
         steps = ceil_div(out, stride) if same else (out + stride - taps) // stride
         cut = max(0, (steps - 1) * stride + taps - out) // 2
         attributes |= {f"stride_{letter}": stride, f"cut_{letter}": cut}

@@ -71,6 +71,7 @@ def _supports(facts: spec.OperatorFacts) -> Unsupported | None:
     constant = facts.constant(_places(facts)[1])
     if constant is None:
         return None
+    # Indices that a run computes are checked by the kernel, through a flag (`spec.Check`).
     vectors = constant.reshape(-1, len(extents))
     if ((vectors < 0) | (vectors >= np.array(extents))).any():
         return Unsupported(f"{_outside(facts)}, which the CPU path reports when it runs")
@@ -96,6 +97,7 @@ def lower(node: Node, context: spec.Context) -> list[spec.Candidate]:
     read = context.layout(source)
     rows = bool(form.inner)
     inner = prod(form.inner[:-1])
+    # Index vectors that choose for one position in front of the extents.
     count = after.elements // (form.outer * prod(form.inner))
     blocks = ceil_div(after.channels, _BLOCK)
     flag = () if indices.is_constant else (spec.Check.of(node, node.attributes["outside"]),)

@@ -46,6 +46,7 @@ def _read(facts: spec.OperatorFacts) -> spec.NodeSpec:
 
 
 def _digit(node: Node, extent: int, step: int, border: tuple[int, int]) -> Digit:
+    # An axis that gets no border stays affine: the copy may join it with its neighbours.
     if "mode" not in node.attributes or border == (0, 0):
         return Digit(extent, step, border)
     skipped = int(node.attributes["mode"] is MirrorPadMode.REFLECT)

@@ -64,6 +64,7 @@ def _turned(node: Node, context: spec.Context) -> _Turned | None:
         return None
     before, after = context.value(source), context.value(target)
     read, written = context.layout(source), context.layout(target)
+    # In work-groups the tile in local memory is one of floats.
     words = ("float",) if suits_groups(context.device) else ("float", "uchar")
     if after.type.word not in words or not (read.padded and written.padded and read.channel_stride == 1):
         return None

@@ -173,6 +173,7 @@ class Cells:
         }
         cell = context.pointer(old)
         in_groups = shares_cells(context.device)
+        # In 64 bits: the work-items share sums of squares of levels of 16 bits.
         group = WorkGroup((GROUP_ITEMS, 1), (LocalArray("partial", "long", GROUP_ITEMS),))
         return spec.Launch(
             spec.function(
@@ -221,6 +222,7 @@ def completions_packed(
         return ()
     gates, padded = len(cell.order), round_up(cells)
     peepholes, norms = np.zeros((gates, batch, padded)), np.zeros((gates, padded))
+    # Of each gate the factors of peephole and norm, three numbers each, the least variance, and a gap.
     biases, numbers = np.zeros((gates, padded)), np.zeros((gates, 8))
     for gate, (peephole, norm) in enumerate(zip(cell.peepholes, cell.norms, strict=True)):
         if peephole is not None:

@@ -174,6 +174,7 @@ class _Steps:
         context, batch = self.context, self.extent.batch
         y = self.extent.rows(context, self.y, t)
         before = whole(context, self.previous) if t == 0 else self.extent.rows(context, self.y, t - 1)
+        # The products lie row by row as the pixels of the input do, whose order is the output's.
         added = replace(self.of_inputs, first=y.first, step=y.step)
         size, old = context.value(self.previous).channels, self.old if t == 0 else self.fresh
         sums = self.recur.launch(before, size, self.sums, batch, added=added)
@@ -219,6 +220,7 @@ def _basic_launches(node: Node, context: spec.Context) -> list[spec.Launch]:
 
 
 _SEQUENCE = tuple((one,) for one in _FULL)
+# At each place the full kernel's type, and the basic kernel's where it has the place; equal ones once.
 _STEP = tuple(tuple(dict.fromkeys((one, *_BASIC[i : i + 1]))) for i, one in enumerate(_FULL))
 FAMILY = spec.Family(
     operators=(Op.LSTM, Op.UNIDIRECTIONAL_SEQUENCE_LSTM),

@@ -36,12 +36,14 @@ def lower(node: Node, context: spec.Context) -> list[spec.Candidate]:
         "GATES": 1,
         "PEEPHOLES": 0,
         "SUMS_ONLY": 0,
+        # Every step stores its result as the state too: that of the last one stays for the next run.
         "KEEPS": 1,
         "GIVEN": sums.given is not None,
         "ACTIVATE(x)": node.attributes["activate"],
     }
     launches = []
     for t in range(extent.time):
+        # The output of the step before is what the cell remembers; the first step has the last run's.
         before = extent.rows(context, y, t - 1) if t else steps.whole(context, previous)
         here, out = sums.source(extent.rows(context, x, t)), extent.rows(context, y, t)
         instance = steps.step_function(

@@ -82,6 +82,7 @@ class Extent:
     def rows(self, context: spec.Context, value: int, t: int) -> Rows:
         """Return the rows of step `t` in a value."""
         stride = context.layout(value).pixel_stride
+        # Row b of step t is the pixel t * batch + b, or b * time + t.
         first, step = (t * self.batch, 1) if self.time_major else (t, self.time)
         return Rows(context.pointer(value), first, step, stride)
 
@@ -138,6 +139,7 @@ def vectors_packed(name: str, vectors: Sequence[spec.Array]) -> spec.PackedConst
 def for_lanes(form: Mapping[str, int | str], device: Capabilities) -> dict[str, int | str]:
     """Return the defines with expressions on vectors as wide as those of the device's kernels."""
     lanes = work_groups.QUAD if work_groups.suits_groups(device) else LANES
+    # Only macros with arguments, such as ACTIVATE(x), hold expressions with a place for the lanes.
     return {name: str(text).format(lanes=lanes) if "(" in name else text for name, text in form.items()}
 
 
@@ -203,6 +205,7 @@ def sums_of(
     In work-groups the inputs of several steps are multiplied at once.
     """
     name, depth = f"cell{node.id}", inputs[0].shape[1]
+    # Of a single step, products of inputs ahead of it would only be one launch more.
     if extent.time == 1 or not work_groups.suits_groups(context.device):
         both = [np.concatenate(parts, axis=1) for parts in zip(inputs, recurrent, strict=True)]
         packed = matrices_packed(f"{name}_weights", both)

@@ -120,6 +120,7 @@ def _function(
     if scaling is not None:
         name, kind, values, form = "svdf_levels", "int", {**shape, **scaling}, {}
     form = for_lanes(form, context.device)
+    # The kernel of levels is outside the portable subset: of work-groups those of OpenCL alone run it.
     if not (shares_cells(context.device) if scaling else suits_groups(context.device)):
         return spec.function(f"recurrent/{name}.cl", f"f32_{name}", form, **values), total
     items, rows = row_group(max(shape["INPUTS"], shape["MEMORY"]))

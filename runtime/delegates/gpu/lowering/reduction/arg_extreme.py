@@ -105,6 +105,8 @@ def first_of_lines(
         "reduction/arg_extreme_groups.cl",
         spec.instance_name(f"groups_{name}", f"r{lanes}"),
         spec.joined(how, {"LANES": lanes, "LINES": lines, "ALONG": is_last}),
+        # Work-items that are neighbours in dimension 0 load neighbouring elements: along a line of channels,
+        # or across lines that lie side by side.
         WorkGroup((lanes, lines) if is_last else (lines, lanes), arrays),
         K=count,
         **shape,

@@ -13,6 +13,7 @@ from runtime.model.schema import BuiltinOperator as Op
 _SUMMED = {ElementType.F32: "float", ElementType.I32: "uint", ElementType.I64: "ulong"}
 """Element → the type that sums it: integers without a sign, whose sums wrap around as LiteRT's do."""
 
+# No int64: the portable subset in which these kernels are written has no numbers of 64 bits.
 _GROUPED = {ElementType.F32: "LOAD(in, i)", ElementType.I32: "LOAD_WORD(in, i)"}
 """Element → its load in the kernel of work-groups."""
 

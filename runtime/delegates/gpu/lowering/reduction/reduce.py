@@ -267,6 +267,7 @@ def _in_groups(node: Node, context: spec.Context, source: int) -> spec.Candidate
     stride = round_up(before.channels)
     # May be fewer than asked for, as ranges of one size can cover the pixels sooner.
     ranges = first.groups[2]
+    # The partial results lie as [range][output][padded channels].
     kept = offset("KEPT", [Digit(whole.outputs, stride)], "(p)")
     joined = offset("JOINED", [Digit(ranges, whole.outputs * stride)], "(r)")
     parts = _Reduced(

@@ -32,10 +32,12 @@ def _supports(facts: spec.OperatorFacts) -> Unsupported | None:
     tensors = facts.graph.subgraph.tensors
     given, made = (levels_of(tensors[i]) for i in (facts.operator.inputs[0], facts.operator.outputs[0]))
     lowest = _LOWEST[kind]
+    # Exactly 1 / 256, though the CPU path allows a thousandth more or less: such a model stays there.
     if given is None or made is None or (made.scale, made.zero_point) != (1 / 256, lowest):
         return Unsupported(
             f"a softmax of levels needs scales, and an output with 1 / 256 and the zero point {lowest}"
         )
+    # The same two limits as the CPU path's kernel, which then reports them.
     if facts.shape(0)[-1] > _MOST_CLASSES or _real(facts, given.scale) < 1:
         return Unsupported("more classes, or a smaller scale, than fixed-point numbers hold")
     return None

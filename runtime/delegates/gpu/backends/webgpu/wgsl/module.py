@@ -232,6 +232,7 @@ def _declared(buffer: types.Buffer, first: int, words: int) -> str:
 
 def _choosing(head: str, statements: Sequence[str], words: int) -> str:
     """Write a function that runs the statement of the binding in which word i is."""
+    # The last binding is the `default`, without which WGSL takes no switch.
     cases = "".join(f"        case {k}u: {{ {one} }}\n" for k, one in enumerate(statements[:-1]))
     return (
         f"fn {head} {{\n    let at = u32(i);\n    switch at / {words}u {{\n{cases}"

@@ -258,6 +258,7 @@ class Statements(Expressions):
             self._block_of("", node.stmt)
             with self.writer.block("continuing"):
                 condition = truth(self.value(node.cond))
+                # WGSL's `break if` may only end a `continuing` block.
                 self.writer.line(f"break if !({condition.text});")
 
     def _loop(self, condition: Any, body: Any, updates: list[Any]) -> None:

@@ -92,6 +92,7 @@ class Buffer:
     def word(self, index: str) -> str:
         """Return the expression of its word, or of its element, at an i32."""
         if self.is_wide:
+            # WGSL takes the number of bits of a shift as u32 alone, also of an i32.
             return f"{self.name}[({index}) >> 2u][({index}) & 3]"
         return f"{self.name}[{index}]" if self.bindings == 1 else f"word_of_{self.name}({index})"
 

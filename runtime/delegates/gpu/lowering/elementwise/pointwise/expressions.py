@@ -29,6 +29,7 @@ _INTEGERS: Mapping[Kind, str] = {
     Op.MAXIMUM: "max({0}, {1})",
     Op.MINIMUM: "min({0}, {1})",
     Op.NEG: "WRAPPING({t}, ({v})0, -, {0})",
+    # OpenCL C's `abs` returns numbers without a sign.
     Op.ABS: "as_{v}(abs({0}))",
     # Comparisons give -1 where they hold.
     Op.SIGN: "(({0} < ({v})0) - ({0} > ({v})0))",
@@ -41,6 +42,7 @@ _INTEGERS: Mapping[Kind, str] = {
     Op.STABLEHLO_AND: _AND,
     Op.STABLEHLO_SHIFT_LEFT: "({0} << {1})",
     Op.STABLEHLO_REMAINDER: "rest_{t}({0}, {1})",
+    # Its operands are the least number, the value and the greatest.
     Op.STABLEHLO_CLAMP: "min(max({1}, {0}), {2})",
 }
 """Operator → its expression of int32 and int64; `{t}` is the type of an element, `{v}` that of what is

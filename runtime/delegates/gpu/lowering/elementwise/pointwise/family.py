@@ -209,6 +209,7 @@ def _operands(
 
 def _strides(shape: Sequence[int], steps: Sequence[int], output: Value) -> list[int]:
     """Elements between neighbours of an operand along each axis of the output, 0 where it is broadcast."""
+    # A scalar lies in memory as one pixel of one channel.
     rank = max(1, len(output.shape))
     padded = [*(0,) * (rank - len(steps)), *steps]
     return [step if n > 1 else 0 for n, step in zip(broadcast_shape(shape, rank), padded, strict=True)]

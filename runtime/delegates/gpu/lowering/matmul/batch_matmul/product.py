@@ -147,6 +147,7 @@ def candidates(node: Node, context: spec.Context, product: Product) -> list[spec
         few = contiguous and product.rows <= _FEW_ROWS
         return [_dots(node, context, product), *panels] if few else panels
     in_place = [_in_place(node, context, product, tile) for tile in tiles]
+    # `tuning: fast` times the first two: these are the two ways, rather than two tiles of one way.
     return in_place if product.rows <= tiles[0].rows else [in_place[0], *panels, *in_place[1:]]
 
 
@@ -250,6 +251,7 @@ def _gemm(
             spec.instance_name("batch_matmul_gemm", tile.name),
             spec.joined(starts, {"TILE_M": tile.rows, "TILE_N": tile.columns}),
             **steps,
+            # The bytes of one matrix of the right side, whatever the number of batches.
             **tile.order(product.rows, product.columns, 4 * product.depth * product.columns),
             **divisor("TILES", tile.units(product.rows, product.columns)),
             M=product.rows,

@@ -33,7 +33,9 @@ def constants_refusal(facts: spec.OperatorFacts) -> Unsupported | None:
         return Unsupported("the bias must be constant")
     if spec.activation_of(facts) == "SIGN_BIT":
         return Unsupported("the fused activation SIGN_BIT has no kernel")
+    # The depth is CONV_3D's, which shares this test; CONV_2D has no such option.
     dilation = max(int(facts.options.get(f"dilation_{axis}_factor", 1)) for axis in "dhw")
+    # Channels of the filter count as if they were a side: that refuses nothing that a model has.
     if dilation * max(facts.shape(1)) > MOST_REACH:
         return Unsupported(f"a window with a dilation of {dilation} has no kernel")
     return None

@@ -63,6 +63,7 @@ def product_candidates(node: Node, context: spec.Context, product: Product) -> l
     if not suits_pairs(context, product.weights, product.columns):
         return found
     shape, strides = (product.rows, product.depth, product.columns), (product.row_stride, product.step)
+    # First, as the probe has found pairs to be faster than floats on this device (`Trial.BF16_PACE`).
     return [in_pairs(node, context, product.weights, tiles[0], shape, strides), *found]
 
 

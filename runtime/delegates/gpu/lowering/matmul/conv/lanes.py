@@ -64,6 +64,7 @@ def in_lanes(node: Node, context: spec.Context, product: GroupProduct) -> spec.C
 def _pixels(rows: int, blocks: int, workers: int) -> int:
     """Return the pixels of a work-item that cost least, of those that leave no worker idle."""
     groups = {count: ceil_div(rows, count * LANE_ITEMS) for count in _PIXELS}
+    # Where even single pixels leave workers idle, these leave the fewest.
     busy = [count for count in _PIXELS if blocks * groups[count] >= workers] or [_PIXELS[0]]
     return min(busy, key=lambda count: groups[count] * (_WEIGHTS + _PIXEL * count))
 

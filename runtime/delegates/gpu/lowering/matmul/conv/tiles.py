@@ -130,6 +130,7 @@ def _cost(
     sums = tile.rows * width
     fewest = ceil_div(_FEWEST_CHAINS * min(vector_floats, LANES), LANES)
     inner = max(sums, fewest) + _LOAD_COST * (tile.rows + width)
+    # A tile that has all pixels streams each panel once, whatever a cache holds. 4: weights as float32.
     if tile.rows < pixels and 4 * depth * tile.columns > _PANEL_BYTES:
         inner = max(inner, _STREAMED_COST * width)
     units = batch * tile.units(pixels, channels)

@@ -60,6 +60,7 @@ def grouped_panels(weights: spec.Array, width: int, channels: int, depth: int) -
 
 def first_channel(panel: int, width: int, group_in: int, group_out: int, channels: int, depth: int) -> int:
     """First input channel that a panel of a grouped convolution reads (as `conv/direct.cl` computes it)."""
+    # The last panels begin earlier, so that none reads channels behind the last.
     return min(panel * width // group_out * group_in, channels - depth)
 
 

@@ -85,10 +85,12 @@ class Shape:
         before, after, filters = context.value(source), context.value(node.outputs[0]), context.value(weights)
         if node.op == Op.FULLY_CONNECTED:
             outputs, depth = filters.shape
+            # A row of several pixels has padding between these, so it is read as a window of 1 x span pixels.
             span = depth // before.channels
             return cls(before.elements // depth, 1, span, 1, 1, 1, span, before.channels, outputs)
         outputs, filter_h, filter_w, channels = filters.shape
         if node.op == Op.DEPTHWISE_CONV_2D:
+            # The filter is [1, h, w, outputs] here, and [outputs, h, w, channels] otherwise.
             outputs, channels = channels, outputs
         n, in_h, in_w, _ = before.shape
         _, out_h, out_w, _ = after.shape
@@ -161,6 +163,7 @@ class Panels:
         wide = _BLOCK_TILES if blocks else _TILES
         tiles = wide if device.vector_floats >= LANES else _TILES_NARROW
         counts = [count for count in tiles if count <= width // LANES]
+        # Of equal costs the wider panel.
         vectors = min(counts, key=lambda n: (ceil_div(width // LANES, n) * (n + _PANEL), -n))
         heights = [rows for rows in tiles[vectors] if rows <= pixels]
         tile = min(heights, key=lambda rows: ceil_div(pixels, rows) * (rows + _TILE))

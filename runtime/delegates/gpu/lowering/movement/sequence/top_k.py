@@ -49,9 +49,11 @@ def lower(node: Node, context: spec.Context) -> list[spec.Candidate]:
             "TAIL": context.tail(places),
             **divisor("INNER", 1),
             **divisor("IN_CHANNELS", before.channels),
+            # A line is a pixel of the output; its K results lie side by side from there on.
             **divisor("OUT_CHANNELS", 1),
             **shared,
         }
+        # Indices of this operator are int32 (`types`).
         how: dict[str, int | str] = {"KEY(i)": key, "VALUES": 1, "WIDE": 0}
         instance, units = first_of_lines(
             name, context, before, how, shape, is_last=True, count=values.channels

@@ -43,6 +43,7 @@ def _read(facts: spec.OperatorFacts) -> spec.NodeSpec:
             spans.add(start, 1)
     else:
         _add_entries(facts, spans)
+    # Axes behind the last entry are taken whole.
     while len(spans.starts) < len(shape):
         spans.add(0, 1)
     attributes = {"starts": tuple(spans.starts), "strides": tuple(spans.strides), "kept": tuple(spans.kept)}
@@ -53,6 +54,7 @@ def _add_entries(facts: spec.OperatorFacts, spans: _Spans) -> None:
     """Of an entry's masks the ellipsis counts first, then the new axis, as in LiteRT's `strided_slice.cc`."""
     shape, entries = facts.shape(0), len(_integers(facts, 1))
     masks = {name: int(facts.options.get(f"{name}_mask", 0)) for name in ("ellipsis", "new_axis")}
+    # Entries that stand for an axis of the input each; the ellipsis stands for all that remain.
     consumed = sum(1 for i in range(entries) if not (masks["ellipsis"] | masks["new_axis"]) >> i & 1)
     for i in range(entries):
         if masks["ellipsis"] >> i & 1:
@@ -78,6 +80,7 @@ def _add_entry(facts: spec.OperatorFacts, spans: _Spans, entry: int, extent: int
         spans.add(0 if masked["begin"] else begin % extent, 1, is_kept=False)
         return
     chosen = slice(None if masked["begin"] else begin, None if masked["end"] else end, stride)
+    # The end is not needed: the output's shape, which is known, says how many elements follow.
     start, _, step = chosen.indices(extent)
     spans.add(start, step)
 
