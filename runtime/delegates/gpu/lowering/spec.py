@@ -100,7 +100,6 @@ class PackedConstant:
     def values(self) -> Array:
         """Return the packed values. Raises ValueError if `make` returns another size than announced."""
         array = np.ascontiguousarray(self.make(), dtype=self.type.dtype).reshape(-1)
-        # The size was announced before anything was packed, and what lies behind was placed by it.
         if array.size != self.elements:
             raise ValueError(
                 f"constant {self.name!r}: {array.size} elements were packed, {self.elements} announced"
@@ -463,7 +462,6 @@ def pixels_packed(value: Value) -> PackedConstant:
 def defines(**values: int | str) -> tuple[tuple[str, int | str], ...]:
     """Return defines in a stable order; booleans become 0 and 1. Floats are parameters."""
     return tuple(
-        # Written as text, a bool of Python would be True or False, which no preprocessor of C knows.
         sorted((name, int(value) if isinstance(value, bool) else value) for name, value in values.items())
     )
 
