@@ -211,6 +211,7 @@ def _answered(
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=log,
+                # A group of its own, which is killed as a whole.
                 process_group=0,
                 preexec_fn=close,  # noqa: PLW1509  # this process has one thread
             )
@@ -220,6 +221,7 @@ def _answered(
             try:
                 out, _ = process.communicate(timeout=timeout_s)
             finally:
+                # Behind an answer too: nothing that it started may stay.
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.killpg(process.pid, signal.SIGKILL)
         return process.returncode, out, _text(log)

@@ -183,6 +183,7 @@ def _files(paths: list[Path]) -> Iterator[tuple[Path, ...]]:
     """Make the files that a verb is told to write; one that stays empty goes again."""
     try:
         for path in paths:
+            # A boundary opens only what exists when it is closed.
             path.touch()
     except OSError as error:
         refuse(f"{error.filename}: {error.strerror}")
@@ -205,6 +206,7 @@ def _folder(folder: Path | None) -> Iterator[tuple[Path, ...]]:
         yield (folder.resolve(),)
     finally:
         with contextlib.suppress(OSError):
+            # Refused for a folder that has something in it.
             folder.rmdir()
 
 

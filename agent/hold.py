@@ -100,6 +100,7 @@ def _waited_for(group: str, what: str, timeout_s: float | None) -> Lease | None:
         lease = try_lease(folder, group)
         waited_s = time.monotonic() - start
         if lease is not None:
+            # A line that was drawn is erased before the command writes its own.
             _tell("", end="\r\x1b[2K") if redraws and told_s >= 0 else None
             return lease
         if timeout_s is not None and waited_s >= timeout_s:

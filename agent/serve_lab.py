@@ -50,6 +50,7 @@ def serve_lab(state: Path) -> int:
         wheel_list=wheels,
         attached=attached,
     )
+    # -P: no module of the working folder is taken for one of ours.
     command = [sys.executable, "-P", "-m", "agent.link", "--state", str(state)]
     command += ["--watchdog", f"{times.watchdog_s:g}"]
     log.info("agent %s serves its lab; its state folder is %s", agent_id, state)

@@ -90,6 +90,7 @@ def attached_devices(environment: Mapping[str, str] = os.environ) -> tuple[Attac
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise ValueError(f"{ATTACHED_VARIABLE}: {file} cannot be read: {error}") from error
     except ValidationError as error:
+        # One is enough for a message; whoever mends it sees the next one.
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"]))
         raise ValueError(f"{ATTACHED_VARIABLE}: {file}: {place}: {first['msg']}; see docs/lab.md") from error

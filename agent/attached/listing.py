@@ -65,6 +65,7 @@ SANDBOX_TEXT: Final = (
 
 def described_each(attached: Sequence[Attached]) -> list[Device | str]:
     """Return each device, or why it does not answer."""
+    # All at once, since each that hangs takes `LIST_S`. A pool cannot be made without a worker.
     with ThreadPoolExecutor(max_workers=max(1, len(attached))) as pool:
         return list(pool.map(_described_or_why, attached))
 
@@ -84,6 +85,7 @@ def described(remote: Remote, within_s: float | None = None) -> Device:
     answer = remote.run(_DESCRIBE.format(**asked), within_s=within_s)
     if answer.code == _NOT_THERE:
         raise RefusedError(f"{remote.what}: {answer.text}")
+    # At the first = alone: what a device says may have more of them.
     said = dict(line.split("=", 1) for line in answer.text.splitlines() if "=" in line)
     told = said.get("tool") and said.get("machine") and _CPUS.fullmatch(said.get("cpus", ""))
     if answer.code != 0 or not told:
@@ -114,6 +116,7 @@ def _group(attached: Attached) -> str:
     """
     config = attached.ssh_config if isinstance(attached, OverSsh) else None
     digest = hashlib.sha256(f"{attached.address}\0{config or ''}".encode()).hexdigest()
+    # For people alone: the digest tells two addresses apart that become alike here.
     readable = re.sub(r"[^A-Za-z0-9._@-]", "-", attached.address)[:100]
     return f"{attached.kind}-{readable}-{digest[:12]}"
 

@@ -188,6 +188,7 @@ def _exited(attempt: Attempt, event: RunnerExited) -> tuple[Attempt, tuple[Actio
     if event.has_result:
         return replace(attempt, phase=Phase.ENDED), (ReportResultFile(),)
     why = exit_reason(event.returncode, "the runner", event.log, oom_killed=event.oom_killed)
+    # What stopped the runner is the reason, not the signal by which it ended.
     return _end(attempt, attempt.stopped_for or why)
 
 

@@ -151,6 +151,7 @@ class ReferenceFolder:
                 if path.is_file():
                     stored.append((facts.st_mtime_ns, facts.st_size, path))
         total = sum(size for _, size, _ in stored)
+        # By the time of the last use, which comes first.
         for _, size, path in sorted(stored):
             if total <= LARGEST_FOLDER_BYTES:
                 return
@@ -164,6 +165,7 @@ class ReferenceFolder:
 def _made(attempt_folder: Path) -> list[ReferenceRecord]:
     try:
         with open_left(attempt_folder / _MADE_FILE) as file:
+            # A longer file is cut off, so it is no JSON any more, and refused.
             return _RECORDS.validate_json(file.read(_MOST_RECORD_BYTES))[:MAX_MADE]
     except FileNotFoundError:
         return []

@@ -114,6 +114,7 @@ def _combined(outcome: Outcome, found: RunnerResult) -> JobResult:
 
 def _read(path: Path) -> RunnerResult:
     with open_left(path) as file:
+        # One byte more than may be there tells that the file is longer.
         content = file.read(_MAX_RESULT_BYTES + 1)
         size = os.fstat(file.fileno()).st_size
     if len(content) > _MAX_RESULT_BYTES:

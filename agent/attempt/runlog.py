@@ -97,6 +97,7 @@ def take(path: Path, left: Path, attempt_id: str, exclusion_group: str, carrier:
     try:
         with open_left(left) as file:
             texts = file.read(MOST_TAKEN_BYTES).splitlines()
+        # Before its lines are written: a crash in between loses them, and never has one twice.
         left.unlink()
     except OSError:
         return

@@ -73,6 +73,7 @@ def _changed(path: Path, read_at: int) -> bool:
 def main(arguments: list[str] | None = None) -> int:
     """Serve until the daemon hangs up or the broker is lost. Returns the exit code."""
     given = _parser().parse_args(arguments)
+    # The daemon alone ends it, by hanging up: Ctrl-C in a terminal reaches the whole process group.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")

@@ -130,6 +130,7 @@ class AgentSeal:
         newest = max((issued for _, issued, _ in found), default=0.0)
         self.fresh = Freshness(newest)
         self.clock.advance_to(newest)
+        # By the newest `issued`, which is the least that the farm's clock shows.
         kept = [entry for entry in found if entry[2] >= newest]
         for nonce, issued, expires in kept:
             self.fresh.remember(nonce, issued, expires)

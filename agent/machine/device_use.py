@@ -57,6 +57,7 @@ class DeviceUse:
             return Evidence(found=(Disturbance(text, invalidates=True),), seen=(DRIVER,))
         if not is_gpu:
             return Evidence(seen=(DRIVER,))
+        # Not even one thread was busy throughout.
         if self.busy_cpus < BUSY:
             return Evidence(seen=(DRIVER, OWN_CPU))
         if self.busy_cpus > ONE_THREAD and self.busy_cpus >= BUSY * self.cpus:

@@ -63,6 +63,7 @@ def disturbances(window: Window) -> Evidence:
 
 
 def _foreign(w: Window) -> Disturbance | None:
+    # Judged by what no rounding explains, told as it was counted. `_COARSE` keeps windows of no length out.
     if (w.surely_foreign_s or 0.0) <= MOST_FOREIGN * w.wall_s * w.cpus:
         return None
     return Disturbance(f"other programs used {(w.foreign_s or 0.0) / w.wall_s:.1f} of {w.cpus} CPUs")

@@ -73,6 +73,7 @@ def of_threads(pid: int) -> dict[int, Scheduling]:
 
 def change(before: Mapping[int, Scheduling], after: Mapping[int, Scheduling]) -> str | None:
     """Say what is different of the first thread that is scheduled otherwise; None where none is."""
+    # Threads that began or ended in between have nothing to compare with.
     for thread in sorted(before.keys() & after.keys()):
         if before[thread] != after[thread]:
             return f"it was scheduled otherwise in the end: {before[thread]}; then {after[thread]}"

@@ -137,6 +137,7 @@ def _unfit(python: str, abi: str, system: str) -> str | None:
     own = f"cp{sys.version_info.major}{sys.version_info.minor}"
     if not {own, "py3"} & set(python.split(".")) or not {own, "abi3", "none"} & set(abi.split(".")):
         return f"for {python}-{abi}, and this Python is {own}"
+    # A wheel for both processors of Macs names neither.
     machines = (platform.machine(), *(("universal2",) if sys.platform == "darwin" else ()))
     is_ours = system.startswith("macosx") == (sys.platform == "darwin") and system.endswith(machines)
     if system != "any" and not is_ours:

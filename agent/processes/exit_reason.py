@@ -17,6 +17,7 @@ def describe_exit(returncode: int) -> str:
         return f"exit code {returncode}"
     try:
         return signal.Signals(-returncode).name
+    # Most real-time signals have no name in Python.
     except ValueError:
         return f"signal {-returncode}"
 

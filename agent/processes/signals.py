@@ -36,6 +36,7 @@ class WakingSignals:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        # First: no signal may write to a descriptor that is closed, or another file's by then.
         signal.set_wakeup_fd(-1)
         self._reader.close()
         self._writer.close()

@@ -43,6 +43,7 @@ def main(arguments: list[str]) -> int:
             no_opencl = given.get("--without-opencl")
             listed = _imported("agent.runner.probe.probe").probe(
                 without_opencl=no_opencl,
+                # `agent.devices` leaves WebGPU out first, then OpenCL: together with it.
                 without_webgpu=given.get("--without-webgpu", no_opencl),
                 releases=given.get("--releases", "").split(","),
             )

@@ -37,12 +37,14 @@ def advice_of(path: str, kind: str, options: Mapping[str, Any]) -> Advice | None
 
 def with_times(advice: Advice | None, profile: Profile) -> Advice | None:
     """Add to advice what its operators took in a profile, and the share of the CPU."""
+    # Shares are of the whole model: operators for which the list has no room count, too.
     total = sum(one.time_ns for one in profile.operators) + profile.left_out_ns
     if advice is None or not total:
         return advice
     times = {one.index: one.time_ns for one in profile.operators}
     on_cpu = sum(one.time_ns for one in profile.operators if one.place == "cpu")
     pieces = [
+        # An operator that is not listed ran faster than all that are: it adds nothing here.
         piece.model_copy(update={"ms": sum(times.get(i, 0.0) for i in piece.operators) / 1e6})
         for piece in advice.pieces
     ]

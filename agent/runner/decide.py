@@ -113,6 +113,7 @@ class _Blocks(Comparison[Arm]):
         plan, earlier = self.lead.job.plan, len(self.arms[0].earlier)
         # At least one, although the earlier blocks may be as many as the plan allows.
         for number in range(1, max(1, plan.max_blocks - earlier) + 1):
+            # Also where no arm is alive.
             if all(arm.stopped is not None for arm in self.alive):
                 return
             self._run_block(number, number, gate, together=together)

@@ -52,6 +52,7 @@ def as_timed(attempt: AttemptFile, folder: Path) -> Subject:
     """Return the model for a pass that follows the timed processes: as theirs, with the first tuning's
     choices. Raises `DelegateError`.
     """
+    # The number of any timed process: what it is given follows from its tuning alone.
     job, timed = attempt.job, COLD + 1
     choices = given_choices(folder, timed, 0, job, delegate_descriptor(job.delegate_kind))
     return subject_of(attempt, opener_of(attempt, choices))

@@ -92,6 +92,7 @@ class SocketLink:
     def close(self, drain_s: float = 0.0) -> None:
         """Close the socket after trying for `drain_s` seconds to send the queue."""
         with contextlib.suppress(OSError):
+            # With 0 seconds the socket does not wait: what fits at once is sent.
             self._socket.settimeout(drain_s)
             self._socket.sendall(self._outgoing)
         self._socket.close()
@@ -123,6 +124,7 @@ class SocketLink:
             data = self._socket.recv(_READ_BYTES)
         except BlockingIOError:
             return []
+        # The other side ended with bytes unread: that is the end of the stream, too.
         except ConnectionResetError:
             return None
         if not data:

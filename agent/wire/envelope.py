@@ -287,8 +287,10 @@ def _split(envelope: str) -> tuple[str, str, str]:
     version, _, rest = envelope.partition(".")
     key_id, _, rest = rest.partition(".")
     signature, dot, body = rest.partition(".")
+    # `_canonical` writes ASCII alone, so that the characters of a body are its bytes.
     if version != str(VERSION) or not dot or len(key_id) != _KEY_ID_DIGITS or not body.isascii():
         raise ValueError("no signed envelope")
+    # Before it is parsed: a value takes many times its text in memory.
     if sum(map(body.count, "[{,")) > MAX_VALUES:
         raise ValueError(f"an envelope with more than {MAX_VALUES} brackets and commas")
     return key_id, signature, body

@@ -85,6 +85,7 @@ class RareLog:
             self._since_s = self.monotonic()
         self._seen += 1
         if self._seen <= _FIRST:
+            # Not as the format: a stranger's text may have percent signs.
             self.log.warning("%s", text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…")
         if self._seen == _FIRST:
             self.log.warning("%s: more of them within %.0f s are only counted", self.what, _INTERVAL_S)

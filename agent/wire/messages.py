@@ -439,6 +439,7 @@ ForOrchestrator: TypeAlias = (
 )
 ToAgent = Annotated[ForAgent, Field(discriminator="type")]
 ToOrchestrator = Annotated[ForOrchestrator, Field(discriminator="type")]
+# A process reads one direction alone: the validators of the other one are never built.
 _LATER: Final = ConfigDict(defer_build=True)
 _TO_AGENT: TypeAdapter[Any] = TypeAdapter(ToAgent, config=_LATER)
 _TO_ORCHESTRATOR: TypeAdapter[Any] = TypeAdapter(ToOrchestrator, config=_LATER)
@@ -475,6 +476,7 @@ def type_of(line: bytes) -> str:
 
 def artifact_path(store: Path, sha256: str) -> Path:
     """Return where a content-addressed store keeps an artifact: `<store>/sha256/ab/<64 hex digits>`."""
+    # A name that came in a message must not lead out of the store.
     if not re.fullmatch(r"[0-9a-f]{64}", sha256):
         raise ValueError(f"not a sha256: {sha256!r}")
     return store / PurePosixPath("sha256", sha256[:2], sha256)

@@ -43,6 +43,7 @@ class _Sparse(bounded.Wire):
     def _without_defaults(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
         fields: dict[str, Any] = serialise(self)
         for name in self.left_out:
+            # It may be missing already: callers have ways of leaving defaults out, too.
             if name in fields and getattr(self, name) == type(self).model_fields[name].default:
                 del fields[name]
         return fields

@@ -17,6 +17,7 @@ def signed_in(url: str, user: str, password: str) -> str:
 def for_ingest(url: str) -> str:
     """Return a broker's URL with the user of the ingest list, if it names a user. Raises `ValueError`."""
     parts = urlsplit(url)
+    # At the last @, as `urlsplit` itself divides them.
     login, at, host = parts.netloc.rpartition("@")
     user, colon, password = login.partition(":")
     if not user:
@@ -41,5 +42,6 @@ def crosses_in_the_clear(url: str) -> bool:
     parts = urlsplit(url)
     host = parts.hostname or ""
     return parts.scheme in PLAIN_SCHEMES and not (
+        # Without a host, a client of Redis connects to this machine. A name may begin with 127., too.
         host in ("", "localhost", "::1") or (host.startswith("127.") and host.replace(".", "").isdigit())
     )

@@ -152,6 +152,7 @@ def _without_types(command: Any) -> Any:
     for parameter in command.params:
         if isinstance(parameter, TyperArgument):
             parameter.metavar = parameter.metavar or str(parameter.name).upper()
+            # On the instance: Typer has no setting for either.
             vars(parameter).update(display_type_rich=_no_type, get_usage_pieces=partial(_usage, parameter))
         elif parameter.metavar is None and not parameter.type_descriptor.is_choice:
             parameter.metavar = str(parameter.name).upper()

@@ -55,6 +55,7 @@ def _keys(form: JsonSchema, prefix: str) -> Iterator[tuple[str, str]]:
     for choice in form.get("anyOf", ()):
         yield from _keys(choice, prefix)
     if "items" in form:
+        # Without the dot that ends the prefix: `models[].id`.
         yield from _keys(form["items"], f"{prefix[:-1]}[].")
     if isinstance(form.get("additionalProperties"), dict):
         yield from _keys(form["additionalProperties"], f"{prefix}NAME.")

@@ -184,6 +184,7 @@ def earlier_of(farm: AnyFarm, campaign: Campaign) -> CampaignRecord | None:
         return None
     if campaign.against not in (LATEST, campaign.name):
         return farm.reading.campaign(campaign.against)
+    # The one that was submitted last comes first.
     for one in farm.reading.campaigns():
         if one.name == campaign.name and not any(one.counts.get(state) for state in OPEN):
             return one

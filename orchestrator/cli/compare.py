@@ -179,6 +179,7 @@ def compare(
             again = measured_anew(farm, *_sides(farm.reading.cells, runs, names, by), names)
         sides = _sides(farm.reading.compared, runs, names, by) if again is None else again.sides
         least = None if threshold is None else threshold / 100.0
+        # Both sides are of one session then.
         within_run = by is not None or again is not None
         report = compare_runs(*sides, least, names=names, within_run=within_run)
         _print(report, runs, Form.JSON if as_json else form, again, show_all)
@@ -201,6 +202,7 @@ def _print(
     if len(runs) == 1:
         heads = [f"{report.names[0]} and {report.names[1]} in {changes.title(runs[0])}"]
     if form is Form.MD:
+        # Two blanks at the end of a line break it in Markdown.
         output.raw("".join(f"{line}  \n" for line in heads) + "\n")
         output.raw(changes.markdown(report, show_all) + "".join(f"{line}  \n" for line in lines))
         return

@@ -90,6 +90,7 @@ def restore_database(
       farm db restore farm-2026-01-31.db --dry-run
       farm db restore farm-2026-01-31.db --yes
     """
+    # Neither of them, or both.
     if dry_run == yes:
         raise UsageError("one of --dry-run and --yes is needed: farm db restore FILE --dry-run")
     keep_new_files_private()

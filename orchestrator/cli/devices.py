@@ -179,6 +179,7 @@ def _history(farm: AnyFarm, name: str, as_json: bool) -> int:
     rows = [
         (
             device.device_id,
+            # Of ISO 8601, without fractions of a second and the zone, which is UTC.
             str(one["began_at"])[:19],
             str(one["loss"]).replace("_", " "),
             str(one["outcome"] or "unknown").replace("_", " "),

@@ -69,5 +69,6 @@ def _checks() -> list[Check]:
         with open_farm() as farm:
             return farm.doctor()
     except UnreachableError as error:
+        # The farm cannot be opened: what needs no database is checked all the same.
         home = FarmHome.from_environment()
         return examine_without_database(home, LabConfig.load(home), error)

@@ -53,6 +53,7 @@ class FrontPage(TyperGroup):
         for title, names in {**SECTIONS, "More": others}.items():
             commands = [(name, self.get_command(ctx, name)) for name in names]
             rows = [
+                # One width in all sections. 4: click's indent, and its blanks between two columns.
                 (name.ljust(widest), command.get_short_help_str(formatter.width - widest - 4))
                 for name, command in commands
                 if command is not None

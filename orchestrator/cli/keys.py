@@ -65,6 +65,7 @@ def _show(keys: FarmKeys, as_json: bool) -> int:
             "state": "former" if number else "current",
             "until": keys.until if number else None,
         }
+        # The key that signs comes first.
         for number, key in enumerate(keys.public)
     ]
     lines = [f"{keys.current.public.key_id} signs for the farm"]

@@ -122,4 +122,5 @@ def _marked(notes: Footnotes, cell: CellRecord) -> str:
 
 
 def _wrapped(text: str) -> str:
+    # Names have hyphens (`cpu-t4`), at which they are not to be divided.
     return textwrap.fill(text, _WIDEST_CELL, break_on_hyphens=False)

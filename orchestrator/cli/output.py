@@ -163,6 +163,7 @@ def width() -> int:
     columns = int(stated) if stated.isdecimal() else 0
     if is_terminal(sys.stdout):
         with suppress(OSError):
+            # A terminal whose size nobody has set states 0 columns.
             columns = os.get_terminal_size(sys.stdout.fileno()).columns or columns
     return max(_LEAST_COLUMNS, columns or _PIPE_COLUMNS)
 
@@ -211,6 +212,7 @@ class StatusLine:
         # Asked each time: the terminal may have been resized, and a line that wraps cannot be erased.
         width = max(20, get_terminal_size().columns)
         self._erase()
+        # One column stays free: a terminal may wrap at the last one.
         sys.stderr.write(clean(text)[: width - 1])
         sys.stderr.flush()
         self._shown = True

@@ -115,6 +115,7 @@ class There:
     def within(cls, bundle: Bundle) -> "There":
         """Return the row of a bundle."""
         p50 = (bundle.row.get("latency_ms") or {}).get("p50")
+        # Anybody may have written the file: what is no time counts as none.
         ms = float(p50) if isinstance(p50, int | float) and p50 > 0 else None
         return cls(
             bundle.cell_id, "none" if ms is None else f"{text.milliseconds(ms)} ms", ms, bundle.environment

@@ -134,6 +134,7 @@ def _divided(farm: AnyFarm, words: list[str]) -> tuple[str, list[str]]:
         try:
             farm.reading.campaign(words[0])
         except UsageError:
+            # The first word names no campaign: it is one of a model, delegate, device or level.
             return "all", words
     return (words[0], words[1:]) if words else ("", [])
 

@@ -309,6 +309,7 @@ def _lines(cell: CellRecord) -> Iterator[tuple[str, str]]:
     if cell.imported is None:
         yield "delegation", _delegation(m)
     else:
+        # `processes` is of the import, not of the tool (`results.imports.reports`).
         told = (f"{name} {value}" for name, value in m.settings.items() if name != "processes")
         yield "told", ", ".join(told)
     if cell.struck_out and cell.struck_as == WRONG_OUTPUT:

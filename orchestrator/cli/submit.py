@@ -167,6 +167,7 @@ def submit(
     with open_farm() as farm:
         if detach and not farm.schedules_elsewhere:
             raise UsageError("--detach is for a lab: a farm of one machine measures while farm submit runs")
+        # Before this one is stored, and is the newest of its name.
         before = changes.earlier_of(farm, campaign)
         with planned(farm, campaign, checked, output.note, force=force) as plan:
             if dry_run:
@@ -179,6 +180,7 @@ def submit(
         output.note(f"campaign {campaign_id}: {_summary(plan.preview)}")
         if detach:
             return _detached(campaign_id, as_json)
+        # From here on: a time budget is for measuring, not for fetching and planning.
         began_s = time.monotonic()
         measure(farm, submitted)
         with stoppable():

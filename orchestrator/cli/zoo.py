@@ -60,6 +60,7 @@ def _published(pattern: str, as_json: bool) -> int:
         return OK
     lines = (
         (
+            # What is published stands once, beside the first of the farm's own results.
             row.model if index == 0 else "",
             row.delegated if index == 0 else "",
             f"{row.ms:,.1f}" if index == 0 else "",

@@ -100,6 +100,7 @@ class Address:
             return None
         try:
             text = self.authority.read_text()
+            # For its check alone: what is no certificate is noticed here, and not by the agent.
             ssl.create_default_context(cadata=text)
         except (OSError, ValueError) as error:
             raise UsageError(
@@ -142,6 +143,7 @@ def _from_listen(listen: str, tls: bool) -> tuple[str, int, str]:
 
 
 def _host_and_port(listen: str) -> tuple[str, int]:
+    # From the right, as an address of IPv6 has colons of its own.
     host, colon, port = listen.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
     if not colon or not host or not port.isdecimal() or not int(port) < 1 << 16:

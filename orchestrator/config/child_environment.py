@@ -61,6 +61,7 @@ def for_recovery(inherited: Mapping[str, str] = os.environ) -> dict[str, str]:
 def find_program(name: str) -> str | None:
     """Return the path of a program, or None; relative folders of `PATH` are not searched."""
     folders = os.environ.get("PATH", os.defpath).split(os.pathsep)
+    # Else a file of that name in the present folder could run.
     return shutil.which(name, path=os.pathsep.join(part for part in folders if Path(part).is_absolute()))
 
 

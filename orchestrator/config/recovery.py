@@ -55,5 +55,6 @@ class Recovery:
         program = Path(self.command[0])
         if not program.is_file() or not os.access(program, os.X_OK):
             raise UsageError(f"[recovery]: {program} is no program that this user may run")
+        # It runs with the farm's rights: whoever may change it would have these, too.
         if program.stat().st_mode & _OTHERS_MAY_WRITE:
             raise UsageError(f"[recovery]: others may change {program}; chmod go-w {program}")

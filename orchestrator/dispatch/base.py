@@ -124,6 +124,7 @@ def read(agent_id: str, payload: bytes) -> DispatchEvent:
 def _unreadable(agent_id: str, payload: bytes, why: str) -> DispatchEvent:
     fields: Any = json.loads(payload)
     kind = fields.get("type") if isinstance(fields, dict) else None
+    # Of whatever form: another protocol may have other fields, and its number alone is looked at.
     if kind == _HELLO:
         protocol = fields.get("protocol")
         # Not `isinstance`, by which `true` is an integer too.

@@ -59,6 +59,7 @@ def sandbox_checks(devices: Iterable[messages.Device]) -> list[Check]:
 def attached_checks(report: messages.AgentHello) -> list[Check]:
     """One check for all devices that hang on the hosts of agents, and one for each that did not answer."""
     found = [f"{one.device_id}: {one.name}, over {one.api}" for one in report.devices if one.api in _ATTACHED]
+    # Interface, colon, name and reason. What has no colon is a delegate that is missing, and no device.
     silent = [(*one.kind.partition(":"), one.reason) for one in report.missing]
     return [Check("attached", True, "; ".join(found))] * bool(found) + [
         Check(

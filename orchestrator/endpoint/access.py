@@ -159,6 +159,7 @@ class AgentRegistry:
         """Use a one-time token. Raises `UsageError`."""
         request = enrolment.Request.read(asked)
         with self.database.read() as session:
+            # Before the write lock is waited for, which a stranger must not hold.
             enrolment.require_invited(session, request, utc_now())
         with self.database.write() as turn:
             agent_id = enrolment.enrol(turn, request, utc_now())

@@ -49,9 +49,11 @@ def asked_part(header: str | None, size: int) -> Part | None:
     Raises `OutOfRangeError`.
     """
     found = _RANGE.fullmatch(header.strip()) if header else None
+    # `bytes=-` names no byte.
     if found is None or found[1] == found[2] == "":
         return None
     if found[1] == "":
+        # `bytes=-N` asks for the last N bytes (RFC 9110, 14.1.2).
         start, end = max(0, size - int(found[2])), size
     else:
         start = int(found[1])

@@ -96,6 +96,7 @@ class Sender:
     def send(self, sha256: str, store: Store, note: Callable[[str], None]) -> None:
         """Send a model unless the farm has it; a broken transfer resumes. Raises `FarmError`."""
         size = store.path(sha256).stat().st_size
+        # Below 0: the first answer counts as progress, whatever the farm has.
         faults, best, why = 0, -1, ""
         while faults < TRIES:
             try:
@@ -105,6 +106,7 @@ class Sender:
                 # Progress starts the count anew: a large model over a bad link may break many times.
                 if offset > best:
                     faults, best = 0, offset
+                # Said once: the first fault sets `why`.
                 if not why:
                     note(f"sending model {sha256[:12]} ({size_text(size)}) to {self.address.url}")
                 self._put(sha256, store, offset, size)

@@ -59,6 +59,7 @@ class UserCalls:
             answer = await run_in_threadpool(self.face.answer, user, call, arguments)
         except FarmError as error:
             return JSONResponse({"error": str(error), "exit_code": error.exit_code}, _status(error))
+        # Reads would fill the log: whoever watches a campaign asks every second.
         if scope is not Scope.READ:
             log.info("user %s: %s", user.name, call)
         return Response(answer, media_type="application/json", headers={"cache-control": "no-store"})

@@ -102,6 +102,7 @@ def backup(database: Database, target: Path) -> int:
 
     Raises `FarmError` where the file exists or cannot be written.
     """
+    # A link to a file that is not there does not exist to `exists`.
     if target.exists() or target.is_symlink():
         raise FarmError(f"{target} exists already; a backup overwrites nothing")
     try:

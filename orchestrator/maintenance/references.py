@@ -72,6 +72,7 @@ def known(database: Database, model: str, agents: int) -> list[ModelReferences]:
     return [
         ModelReferences(sha256, tuple(names), tuple(by_model[sha256]))
         for sha256, names in named.items()
+        # A model that was asked for is listed without references, too.
         if model or sha256 in by_model
     ]
 
@@ -86,6 +87,7 @@ def _known(claims: Sequence[Claim], agents: int) -> list[KnownReference]:
     told = {(record.key, record.sha256) for record in shared(claims, agents)}
 
     def what(claim: Claim) -> tuple[str, str]:
+        # A failure has no hash: the failures of a key are one group.
         return claim.record.key, claim.record.sha256 or ""
 
     found = []

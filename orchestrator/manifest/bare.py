@@ -163,6 +163,7 @@ def _document(campaign: Campaign) -> str:
 
 def _stated(spec: InputSpec) -> dict[str, Any]:
     shape = {} if spec.shape is None else {"shape": list(spec.shape)}
+    # `--input` gives both ends or none.
     return shape if spec.low is None else shape | {"random": {"range": [spec.low, spec.high]}}
 
 

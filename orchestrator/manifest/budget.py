@@ -54,6 +54,7 @@ def read_budget(text: str) -> Budget:
         raise UsageError(f"budget {text!r}: no figure is called {figure!r}; known: {known}")
     if from_below and unit:
         raise UsageError(f"budget {text!r}: {figure} has no unit, e.g. {_FROM_BELOW[figure]}")
+    # Before the next check, whose message divides by the number.
     _require_positive(text, float(number))
     if figure == RATIO and sign == "<=":
         raise UsageError(
@@ -89,5 +90,6 @@ def latency_budget(figure: str, max_ms: float) -> Budget:
 
 
 def _require_positive(text: str, limit: float) -> None:
+    # Written so that NaN, for which every comparison is false, is refused.
     if not limit > 0.0:
         raise UsageError(f"budget {text!r}: a limit is above 0, or nothing could keep it")

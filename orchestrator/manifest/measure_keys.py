@@ -120,6 +120,7 @@ _FORMS: Final[Mapping[str, _Form]] = {
         lambda keys: {name: keys[name] for name in ("in_flight", "seconds")}, lambda plan: plan.model_dump()
     ),
     "pipeline": _Form(_pipeline_plan, _pipeline_keys),
+    # `none` takes back for one model what `defaults` ask for.
     "profile": _Form(lambda detail: None if detail == "none" else detail),
 }
 """Of the passes whose value is not the same in both."""
@@ -130,6 +131,7 @@ def asked_passes(measure: Mapping[str, Any]) -> dict[str, Any]:
     asked = {}
     for one in PASSES:
         if one.name in measure:
+            # The mapping lacks a required key, which is noted at its place already.
             with suppress(KeyError):
                 asked[one.asked] = _FORMS.get(one.name, _Form()).read(measure[one.name])
     return asked
@@ -160,6 +162,7 @@ class BlockBounds(Keys):
     @classmethod
     def _of_one_number(cls, value: Any) -> Any:
         if not isinstance(value, dict):
+            # For its mistake alone: below, one would be reported at `min`, a key that nobody wrote.
             _BlockCount.read(value)
             return {"min": value, "max": value}
         return value

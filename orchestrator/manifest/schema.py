@@ -54,6 +54,7 @@ class _Version(ValueType):
 
     def read(self, value: Any) -> int:
         """See `ValueType.read`."""
+        # As written: for YAML, 0x1 and +1 are the same number.
         if not isinstance(value, yaml.ScalarNode) or (value.tag, value.value) != (
             "tag:yaml.org,2002:int",
             "1",
@@ -76,6 +77,7 @@ class _Reuse(ValueType):
             return word
         age = word.removeprefix("max-age:")
         if age != word:
+            # The tag is that of a text: a bare number, which has no unit, is refused.
             return f"max-age:{Duration().read(yaml.ScalarNode(value.tag, age)):.0f}"
         known = ("same-fingerprint", "never", "max-age:7d")
         raise mistake(f"unknown reuse rule {word!r}{suggestion(word, known)}")

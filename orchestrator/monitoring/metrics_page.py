@@ -76,6 +76,7 @@ class StateCollector(Collector):
         if self.limits.store_bytes is not None:
             text = "Bytes of the store above which submissions are refused."
             yield GaugeMetricFamily("farm_store_budget_bytes", text, self.limits.store_bytes)
+        # A store into which nothing was put has no folder yet: its disk is that of the nearest one above.
         there = next(folder for folder in (self.store, *self.store.parents) if folder.exists())
         disk = shutil.disk_usage(there)
         yield GaugeMetricFamily("farm_store_free_bytes", "Bytes free on the store's file system.", disk.free)
@@ -95,6 +96,7 @@ def _by_state(name: str, text: str, counts: Mapping[str, int]) -> Metric:
 
 def _of_devices(devices: Sequence[DeviceState]) -> Iterator[Metric]:
     counts = Counter(device.state for device in devices)
+    # States of no device too, as 0: a series that ends is not seen to fall.
     yield _by_state("farm_devices", "Devices by state.", {state: counts[state] for state in DEVICE_STATES})
     text = "1 for the present state of each device."
     each = GaugeMetricFamily("farm_device_state", text, labels=["device", "agent", "state"])
@@ -137,6 +139,7 @@ def _standing(agent: AgentState, at: datetime, suspect_s: float) -> str:
 
 
 def _since(then: datetime | None, at: datetime, *, never: float = float("inf")) -> float:
+    # By default, never is longer ago than any limit.
     return never if then is None else max(0.0, (at - then).total_seconds())
 
 

@@ -66,6 +66,7 @@ class Environments:
     def id_of(self, device_id: str, kind: str, options: Mapping[str, Any]) -> str:
         """Return the environment's id."""
         known = self._devices[device_id].delegate_environments
+        # Once for all cells of a delegate on a device, of which a campaign may have thousands.
         pair = device_id, environment_name(known, kind, options)
         if pair not in self._ids:
             self._ids[pair] = environment_id(dict(self.of(device_id, kind, options)))

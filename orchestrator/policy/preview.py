@@ -220,6 +220,7 @@ def reuse_rule(reuse: str, now: datetime) -> datetime | None:
     if reuse == NEVER:
         return None
     if reuse == SAME_FINGERPRINT:
+        # Results of any age: there is none before this.
         return datetime.min.replace(tzinfo=UTC)
     if reuse.startswith(_MAX_AGE):
         return now - timedelta(seconds=float(reuse.removeprefix(_MAX_AGE)))
@@ -242,6 +243,7 @@ def expected_s(
     As long as last time; else what its plan asks for, times the factor by which cells of the same delegate
     with models of about this size took longer than theirs: the median over the nearest sizes.
     """
+    # Any other end came before all that was to be measured.
     if last is not None and last.status == "done":
         return last.duration_s
     planned_s = _planned_s(plan)

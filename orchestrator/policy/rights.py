@@ -78,6 +78,7 @@ def check_user_name(name: str) -> None:
 def read_scopes(words: Iterable[str]) -> tuple[Scope, ...]:
     """Read scopes by their names, each once, in the order of `Scope`. Raises `UsageError`."""
     given = {word.strip() for word in words}
+    # Members of a `StrEnum` are equal to their words, and hash like them.
     for word in sorted(given - set(Scope)):
         raise UsageError(f"unknown scope {word!r}; known: {', '.join(Scope)}")
     return tuple(scope for scope in Scope if scope in given)

@@ -55,4 +55,5 @@ def _of_key(claims: Sequence[Claim], agents: int) -> ReferenceRecord | None:
 
 
 def _is_enough(claims: Sequence[Claim], agents: int) -> bool:
+    # By agents, not claims: one agent must not count several times.
     return any(claim.trusted for claim in claims) or len({claim.agent_id for claim in claims}) >= agents

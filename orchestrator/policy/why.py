@@ -166,12 +166,14 @@ def _device_blocks(device: DeviceFacts, now: datetime) -> Iterator[str]:
             f"{', ' + holder.phase if holder.phase else ''}) for {_ago(holder.since, now)}, "
             f"about {holder.left_s:.0f} s more"
         )
+    # Of a free device alone: a busy one rests once its attempt has ended.
     elif device.rests_until is not None and device.rests_until > now:
         yield f"{name} cools down for {(device.rests_until - now).total_seconds():.0f} s more"
 
 
 def _starts_in(facts: CellFacts, usable: Sequence[DeviceFacts], now: datetime) -> float:
     """Seconds until a device is free and has done what is before the cell, shared among the devices."""
+    # There is one at least: without any, `explain` asks for no estimate.
     free_in = min(_free_in(device, now) for device in usable)
     delay_s = 0.0 if facts.not_before is None else (facts.not_before - now).total_seconds()
     return max(0.0, delay_s, free_in + facts.ahead_s / len(usable))

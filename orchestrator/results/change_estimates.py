@@ -219,6 +219,7 @@ def mean_estimate(estimates: Iterable[Estimate]) -> Estimate | None:
     if not logs:
         return None
     centre = math.fsum(logs) / len(logs)
+    # One cell does not tell how cells vary.
     if len(logs) < 2:
         return Estimate(math.exp(centre), None, None)
     # Of the mean: the variance of the cells over their number.

@@ -149,6 +149,7 @@ def samples_csv(
 
 def _csv(rows: Iterable[Sequence[Any]]) -> str:
     buffer = io.StringIO()
+    # The line ends of RFC 4180.
     csv.writer(buffer, lineterminator="\r\n").writerows(rows)
     return buffer.getvalue()
 
@@ -333,6 +334,7 @@ def _flatten(value: dict[str, Any], prefix: str = "") -> dict[str, Any]:
         name = f"{prefix}{key}"
         if isinstance(entry, dict):
             flat |= _flatten(entry, f"{name}.")
+        # A pair that is missing gets no parts; its columns are empty (`flat_results`).
         elif name in parts and entry is not None:
             flat |= {f"{name}.{part}": member for part, member in zip(parts[name], entry, strict=True)}
         else:

@@ -94,6 +94,7 @@ def percent(value: float) -> str:
 def change(log: float) -> str:
     """Format the logarithm of a factor of time as a signed share: `+2.1 %` for what takes longer."""
     size = percent(abs(math.expm1(log)))
+    # What is shown as 0 has no sign.
     return size if size == percent(0.0) else f"{'+' if log >= 0 else MINUS}{size}"
 
 
@@ -213,6 +214,7 @@ def visible(text: str) -> str:
 
     Line feeds and tabs stay.
     """
+    # Nearly every text: none of its characters needs a look.
     if text.isascii() and text.isprintable():
         return text
     return "".join(_visible_character(c) for c in text)

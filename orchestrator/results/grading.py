@@ -219,6 +219,7 @@ def _needed(
     if allowance >= aim:
         return None
     if graded is None or graded.half is None or cell.measurement is None:
+        # Not to be computed: one block more than it has (`_found`).
         return 0
     # The half width falls with the root of the number of blocks.
     return math.ceil(len(cell.measurement.blocks) * (graded.half / (aim - allowance)) ** 2)

@@ -26,6 +26,7 @@ def _sustained(
         found = None if cell.measurement is None else cell.measurement.sustained
         return None if found is None or not found.slices else read(found)
 
+    # The pass lasts as long as was asked for, which is neither good nor bad.
     better: Better = "none" if unit == "s" else "lower"
     return Metric(
         f"sustained.{key}", label, unit, better, "latency", meaning, value, write, own_line=False,

@@ -32,6 +32,7 @@ def profile_heading(cell: CellRecord) -> str:
 
 def model_profile(found: Profile) -> ModelProfile:
     """Return the profile of a result as its forms read it; shares are of all that ran."""
+    # Not 0, by which a profile without operators would be divided.
     total = (sum(one.time_ns for one in found.operators) + found.left_out_ns) or 1.0
     return ModelProfile(
         found.rounds,

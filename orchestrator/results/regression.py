@@ -60,6 +60,7 @@ class Change:
         found = self.estimate
         if self.verdict == "void" or found is None or found.ci95 is None or found.ci95[0] <= 0.0:
             return True
+        # The slow end, less what others may have taken, against the largest slow-down that is still the same.
         return math.log(found.ci95[0]) - found.allowance < -math.log1p(decided.SAME)
 
 

@@ -252,6 +252,7 @@ class Inbox:
         until = time.monotonic() + self.patience_s
         for attempt_id in running_attempts.of_agent(turn, name):
             if attempt_id not in hello.live:
+                # A further hello grants no more time.
                 self.in_doubt.setdefault(attempt_id, until)
         again = [] if self.sole else self._unstarted(turn, hello)
         freed = frozenset(device.device_id for device in hello.devices)

@@ -35,6 +35,7 @@ class RefusedMessages:
 
 def reason_of(error: Exception) -> str:
     """Return the driver's own words, or the first line of any other error, in at most 200 characters."""
+    # SQLAlchemy wraps the driver's error, and adds statement and parameters to its text.
     cause = getattr(error, "orig", None) or error
     lines = str(cause).strip().splitlines() or ["no reason given"]
     return clean(f"{type(cause).__name__}: {lines[0]}")[:_WHY_CHARACTERS]

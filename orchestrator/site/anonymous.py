@@ -91,6 +91,7 @@ class AnonymousSource:
         if type(value) is str:
             return self._text(value)
         if isinstance(value, BaseModel):
+            # Empty fields hide nothing, and stay as they are.
             return value.model_copy(update={name: self._hidden(one) for name, one in value if one})
         if is_dataclass(value) and not isinstance(value, type):
             return replace(value, **{f.name: self._hidden(getattr(value, f.name)) for f in fields(value)})

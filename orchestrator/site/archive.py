@@ -119,6 +119,7 @@ class Archive:
         if campaign_id not in self._offsets:
             counts = [group.count for group in self.groups[campaign_id].values()]
             self._offsets[campaign_id] = dict(
+                # With an initial value `accumulate` yields one more than there are models: the total.
                 zip(self.groups[campaign_id], accumulate(counts, initial=0), strict=False)
             )
         return self._offsets[campaign_id][model]
@@ -163,6 +164,7 @@ class Archive:
             group = self.groups.get(name, {}).get(of)
             new = [] if group is None else [one for one in group.origins if one not in found]
             new = [one for one in new if one[1] in self.groups.get(one[0], ())]
+            # Only what is new is followed: a ring of reused results ends here.
             found |= dict.fromkeys(new)
             left += new
         return sorted(found)

@@ -84,6 +84,7 @@ def _linear_values(low: float, high: float, wanted: int) -> tuple[float, list[fl
     step = next(m * magnitude for m in (1.0, 2.0, 5.0, 10.0) if m * magnitude >= raw * 0.999)
     first = math.ceil(low / step - _ROUNDING)
     last = math.floor(high / step + _ROUNDING)
+    # Multiplied, not added up, so that rounding errors do not add up either.
     return step, [i * step for i in range(first, last + 1)]
 
 

@@ -123,6 +123,7 @@ class _Writer:
             make = partial(self._choice, links.choice(version), script)
             self._part(f"home {version}", digest_of(script), make)
         floors = (one.sample_floors for _, one in campaigns)
+        # Of the newest campaign that states any: campaigns come newest first.
         self._page(links.METHOD, "method", page=method_page(next(filter(None, floors), "{}")))
         self._page(
             links.PUBLISHED, "published",
@@ -206,6 +207,7 @@ class _Writer:
         if isinstance(profile := profile_of(cell), ModelProfile):
             flame = "\n".join(written(profile, profile_heading(cell), "flame"))
             self._file(links.flame_page(cell.cell_id), flame)
+        # A reused result has no file of its own: its page links that of its origin.
         if original is None:
             self._file(links.cell_data(cell.cell_id), export.cell_document(cell, processes))
 
@@ -246,7 +248,9 @@ class _Writer:
         }
 
     def _page(self, path: str, template: str, **values: Any) -> None:
+        # All links are relative: a site works below any address, and from a disk.
         root = "../" * path.count("/")
+        # A template that is not HTML has its ending in its name: `feed.xml`.
         name = f"{template}.j2" if "." in template else f"{template}.html.j2"
         page = self._environment.get_template(name).render(root=root, path=path, **values)
         self._file(path, page)

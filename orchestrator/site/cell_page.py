@@ -101,6 +101,7 @@ def _spread(m: Measurement) -> Facts:
     """Return the level of p50's interval, the variation of each level, and where to repeat more."""
     found: list[tuple[str, str]] = []
     for name, said in spread_lines(m):
+        # A line without a name has the choices of the tuning in the line above.
         found.append((name, said) if name else ("its choices", said.removeprefix("choices: ")))
     return tuple(found)
 

@@ -81,6 +81,7 @@ def any_comparison_page(archive: Archive) -> list[View]:
 def _row(archive: Archive, change: Change, scale: Scale | None) -> View:
     found = change.estimate
     shown = change.second or change.first
+    # A change has a cell on one side at least.
     assert shown is not None
     low, high = (None, None) if found is None or found.ci95 is None else found.ci95
     drawn = scale is not None and found is not None

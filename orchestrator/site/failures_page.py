@@ -64,6 +64,7 @@ def causes_of(failures: Iterable[View]) -> list[Cause]:
     """Return the causes, the one of most cells first; names and figures do not tell causes apart."""
     found: dict[tuple[str, ...], list[View]] = {}
     for one in failures:
+        # A list, where the summary was read from a file.
         found.setdefault(tuple(one.cause), []).append(one)
     made = [
         Cause(status, code, kind, members[0].reason, tuple(members))

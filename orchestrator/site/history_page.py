@@ -102,6 +102,7 @@ def _line(run: Sequence[Point], x: Mapping[int, float], scale: Any) -> str:
 def _labels(points: Sequence[Point], step: float) -> list[View]:
     """Name versions at even distances, the first of each one."""
     named = [i for i, p in enumerate(points) if i == 0 or p.version != points[i - 1].version]
+    # Rounded up, so that no more than `_LABELS` remain.
     every = -(-len(named) // _LABELS)
     return [
         View(at=percent((i + 0.5) * step, _WIDTH), text=text.short_name(points[i].version, 12))

@@ -68,6 +68,7 @@ def _column_keys(campaign: CampaignRecord, cells: Sequence[CellRecord]) -> list[
 
     def rank(key: _ColumnKey) -> tuple[bool, bool, int]:
         delegate, device = key
+        # False comes before True.
         return device == "-", delegate != campaign.baseline, order.get(delegate, len(order))
 
     return sorted(keys, key=rank)
@@ -133,6 +134,7 @@ def _view(
 
 def _row_scale(cells: Sequence[CellRecord]) -> Scale | None:
     counted = [latency for cell in cells if (latency := counted_latency(cell)) is not None]
+    # A 0 has no place on a logarithmic scale.
     values = [v for latency in counted for v in (latency.p50, *(latency.ci95 or ())) if v]
     return log_scale(values, BAR_MARGIN, BAR_WIDTH - BAR_MARGIN) if values else None
 

@@ -44,6 +44,7 @@ class Notes:
             return cls(_File.model_validate(tomllib.loads(path.read_text(encoding="utf-8"))).accepted)
         except OSError as error:
             raise UsageError(f"{path} cannot be read: {error.strerror}") from error
+        # Before `ValueError`, of which it is one, as is the error of `tomllib`.
         except ValidationError as error:
             first = error.errors()[0]
             where = ".".join(map(str, first["loc"]))

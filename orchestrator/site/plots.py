@@ -231,8 +231,10 @@ def _strip(process: ProcessSamples, scale: Scale, base: int) -> View:
         if share > 1:
             outside += 1
         else:
+            # A sample on the very end of the axis belongs to the last bar.
             counts[min(_BINS - 1, int(share * _BINS))] += 1
     bin_width = (scale.end - scale.start) / _BINS
+    # All samples of a process may lie above the axis.
     tallest = max(1, *counts)
     bars = [(scale.start + i * bin_width, n / tallest * _STRIP_HEIGHT) for i, n in enumerate(counts) if n]
     path = "".join(f"M{px(x)} {base}v-{px(height)}h{px(bin_width - _BAR_GAP)}V{base}z" for x, height in bars)

@@ -92,4 +92,5 @@ def _row(campaign: CampaignRecord, cell: ComparedCell, measurement: str | None) 
     }
     written = json.dumps(row, separators=(",", ":"), ensure_ascii=False)
     measured = "" if measurement is None else f',"measurement":{measurement}'
+    # Before the brace that ends the row, which is written anew.
     return f"{json.dumps(links.slug(cell.cell_id))}:{written[:-1]}{measured}}}"

@@ -82,6 +82,7 @@ class PackedFolder:
 
 def _names(path: Path) -> Iterator[str]:
     """Yield what is taken of a folder and of those in it, by the names that its tar has."""
+    # `walk` follows no link to a folder: nothing of what lies behind one is taken.
     for at, _, names in os.walk(path):
         inner = os.path.relpath(at, path)
         for name in names:
@@ -164,6 +165,7 @@ def store_skeleton(path: Path, store: Store, expected_sha256: str | None, requir
     # Restoring takes seconds for a large model; the same skeleton gives the same bytes every time.
     key = f"skel:{hashlib.sha256(content).hexdigest()}"
     known = recall(store, key)
+    # Where another hash is pinned, it is restored all the same, and refused with both hashes.
     if known is not None and expected_sha256 in (None, known.sha256):
         return known
     try:

@@ -116,6 +116,7 @@ def open_packed(archive: IO[bytes], member: str, source: str, most_bytes: int) -
                     # Every packed file lies below one folder, usually `package/`, which the source does not
                     # name.
                     name = entry.name.partition("/")[2]
+                    # A link of that name is not followed: it could lead anywhere.
                     if entry.isreg() and name == member:
                         stream = packed.extractfile(entry)
                         assert stream is not None

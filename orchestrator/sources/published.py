@@ -69,6 +69,7 @@ def newest_measured(cells: Iterable[ComparedCell]) -> list[ComparedCell]:
     """Return the cell with the newest p50 that counts of each delegate on each device."""
     newest: dict[tuple[str, str], ComparedCell] = {}
     for cell in sorted(_measured(cells), key=_age):
+        # Sorted by age: a newer one takes the place of an older one.
         newest[cell.delegate, cell.device] = cell
     return list(newest.values())
 
@@ -84,6 +85,7 @@ def _p50(cell: ComparedCell) -> float | None:
 
 
 def _age(cell: ComparedCell) -> str:
+    # All are of UTC, so that their texts sort as they do.
     return "" if cell.finished_at is None else cell.finished_at.isoformat()
 
 

@@ -154,6 +154,7 @@ def _pip_error(wheel: Wheel, output: str) -> FarmError:
             f"{wheel}: the package index cannot be reached; go online, or use a local path"
         )
     versions = re.search(r"\(from versions: ([^)]*)\)", output)
+    # pip says `none` where the index has no wheel of that name for this target.
     if versions and versions[1] != "none":
         # pip lists the oldest version first.
         known = versions[1].split(", ")[-8:]

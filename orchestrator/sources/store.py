@@ -86,6 +86,7 @@ class Store:
         except OSError as error:
             if error.errno in (errno.EMFILE, errno.ENFILE):
                 raise
+            # A link too (ELOOP): the store makes none, so it is no artifact.
             raise FileNotFoundError(errno.ENOENT, "not in the store", sha256) from error
         return os.fdopen(descriptor, "rb")
 

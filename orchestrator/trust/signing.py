@@ -157,6 +157,7 @@ class FarmSeal:
         if not self._behind:
             return ()
         now_s, message = time.monotonic(), keys_message(self.keys().public)
+        # An agent without an announcement so far gets one at once.
         due = [
             name for name in self._behind if now_s - self._announced_s.get(name, -ANNOUNCE_S) >= ANNOUNCE_S
         ]

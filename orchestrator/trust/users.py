@@ -61,6 +61,7 @@ class Users:
         with self.database.write() as turn:
             if not replace:
                 _require_none(turn, name, now)
+            # Also a token that has expired, which `_require_none` lets pass: a user has one at most.
             users.revoke(turn, name, now)
             users.add(turn, name, token, scopes, now, None if valid is None else now + valid)
         return token

@@ -82,6 +82,7 @@ def _slow_clock(sensor: Sensor, values: Values) -> Disturbance | None:
 
 
 def _moving_clock(sensor: Sensor, values: Values) -> Disturbance | None:
+    # Readings of 0 were left out: fewer than `FEWEST` may remain.
     if len(values) < FEWEST or pstdev(values) <= MOST_VARIATION * fmean(values):
         return None
     return Disturbance(f"{sensor.name}: varied by {pstdev(values) / fmean(values):.0%}")

@@ -78,6 +78,7 @@ def _all(address: str, nvml: Any, handle: Any) -> Iterator[Sensor | Missing]:
     processes = asked("nvmlDeviceGetComputeRunningProcesses")
     yield Sensor(address, graphics.CLOCK, Quantity.CLOCK, scaled(clock), known(default))
     yield Sensor(address, graphics.TEMPERATURE, Quantity.TEMPERATURE, scaled(heat), known(slowdown))
+    # NVML counts power in mW, and energy in mJ.
     yield Sensor(address, graphics.POWER, Quantity.POWER, scaled(asked("nvmlDeviceGetPowerUsage"), 1e3))
     yield Sensor(
         address, graphics.ENERGY, Quantity.ENERGY, scaled(asked("nvmlDeviceGetTotalEnergyConsumption"), 1e3)

@@ -53,6 +53,7 @@ class _Layout:
     power_limit: tuple[str, ...] = ()
 
 
+# hwmon's units: thousandths of a degree, millionths of a watt and of a joule, hertz.
 _HWMON_TEMPERATURE: Final = _File("hwmon/hwmon*/temp1_input", 1e3)
 _HWMON_ENERGY: Final = _File("hwmon/hwmon*/energy1_input", 1e6)
 _I915: Final = "drm/card*/gt/gt0"
@@ -132,6 +133,7 @@ def _sensor(
     driver: str,
     folder: Path,
 ) -> Sensor | Missing:
+    # Sorted: the process that reads has to choose the file that the runner chose.
     path = None if file is None else next(iter(sorted(folder.glob(file.pattern))), None)
     if file is None or path is None:
         return Missing(address, name, f"{driver} has no file for it")

@@ -77,6 +77,7 @@ def _throttling(folders: Sequence[Path]) -> Sensor | Missing:
     found = [folder / name for folder in folders for name in names if (folder / name).exists()]
     if not found:
         return Missing(PROCESSOR, THROTTLING, "the kernel does not count it for these CPUs")
+    # Each CPU shows the count of its package, too, which the sum has several times: only growth is judged.
     return Sensor(PROCESSOR, THROTTLING, Quantity.THROTTLINGS, lambda: sum(number_in(path) for path in found))
 
 

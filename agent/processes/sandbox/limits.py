@@ -87,6 +87,7 @@ def tasks_of(user: int) -> int:
 def _lower(which: int, limit: int) -> None:
     present = resource.getrlimit(which)[1]
     lowered = limit if present == resource.RLIM_INFINITY else min(limit, present)
+    # Both limits: a process may raise its soft one up to the hard one (setrlimit(2)).
     resource.setrlimit(which, (lowered, lowered))
 
 

@@ -100,6 +100,7 @@ def _answers() -> list[tuple[str, list[Step]]]:
 def _own_priority(of_process: int) -> list[Step]:
     """Let the caller's own priority through, and that of no group or user."""
     refused = fail(errno.EPERM)
+    # For a process, the jump leads over the refusal, to the check of its number.
     return [load_argument(0), (bpf.IF_EQUAL, 1, 0, of_process), refused, *only(1, (0,), refused)]
 
 
@@ -124,6 +125,7 @@ def _connected_types() -> list[Step]:
     return [
         load_argument(1),
         (bpf.AND, 0, 0, _TYPE_MASK),
+        # A stream jumps over the next comparison to PASS, all but the second type over PASS to the refusal.
         (bpf.IF_EQUAL, 1, 0, socket.SOCK_STREAM),
         (bpf.IF_EQUAL, 0, 1, socket.SOCK_SEQPACKET),
         PASS,

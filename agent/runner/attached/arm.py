@@ -128,6 +128,7 @@ class ToolArm(AnyArm):
     def run_block(self, number: int) -> None:
         """Run the tool once. Raises `LostError`, `RefusedError`, `FailedError` and `CancelledError`."""
         write_progress(self.folder, f"block {number}: {TOOL}")
+        # By number, as `put_inputs` has called them: names of tensors may have slashes.
         files = {name: f"{self.place}/input-{k}" for k, name in enumerate(self.call.input_bytes)}
         tool = self.remote.attached.benchmark_model
         printed = self._printed(TOOL, self.call.words(tool, f"{self.place}/model.tflite", files))
@@ -261,6 +262,7 @@ class ToolArm(AnyArm):
 
     def _end(self, result: RunnerResult) -> None:
         self.over = True
+        # Alone, it took as long as its attempt, by the agent's clock; of several arms each has its own turns.
         busy_ns = None if self.alone else int(1e9 * self.took_s)
         told = result.model_copy(update={"busy_ns": busy_ns, "environment": self.environment})
         write_atomically(self.folder / RESULT_FILE, told.model_dump_json().encode())

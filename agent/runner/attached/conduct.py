@@ -36,6 +36,7 @@ EVALUATION_SHARE: Final = 0.3
 """Share of it that the blocks leave to evaluation tools. Chosen: pictures are some seconds of a phone; larger
 leaves fewer blocks to cells that have no such tool to run, too."""
 
+# The second step compares whole arguments: the command line of this very shell contains the text, too.
 _CLEAR: Final = """\
 for f in $(grep -lF -e {graph} /proc/[0-9]*/cmdline 2>/dev/null); do
 tr '\\000' '\\n' <$f 2>/dev/null | grep -qxF -e {graph} && p=${{f%/cmdline}} && kill -9 ${{p#/proc/}}
@@ -94,6 +95,7 @@ class _Session(Comparison[ToolArm]):
         known: dict[Attached, Device] = {}
         for arm in self.arms:
             arm.do(partial(arm.prepare, known, folder))
+        # A context manager has to yield once; `run` then finds no arm that goes on.
         if not self.alive:
             yield
             return
@@ -135,6 +137,7 @@ class _Session(Comparison[ToolArm]):
 
     def _run_blocks(self) -> None:
         plan, earlier = self.lead.job.plan, len(self.arms[0].earlier)
+        # One at least, as a `Refinement` promises, however many blocks the result has already.
         for number in range(1, max(1, plan.max_blocks - earlier) + 1):
             going = {arm.name: arm for arm in self.alive if arm.stopped is None}
             if not going:
@@ -158,11 +161,13 @@ class _Session(Comparison[ToolArm]):
             until_decided = arm.job.refines is None or arm.job.refines.until_decided
             figures = times if self.lead.job.plan.halving == "p50" else ()
             is_wrong = arm.labelled is not None and arm.labelled.verdict == "fail"
+            # No allowance: nothing on the device tells what others took from a run.
             states[arm.name] = ArmState(times, ratios, 0.0, arm.stopped, until_decided, figures, is_wrong)
         self.stop_known(number, states, base, self._spent())
 
     @property
     def _limit_s(self) -> float:
+        # The agent bounds the runner by the limits of all arms together, too (`agent.attempt.running`).
         return sum(arm.job.soft_limit_s for arm in self.arms)
 
     def _spent(self) -> Spent | None:

@@ -35,6 +35,7 @@ def evaluation_words(
 ) -> list[str]:
     """Return the command line of a tool in a folder, by the cell's flags of `benchmark_model`."""
     shared = {name: flags[name] for name in _DELEGATE_FLAGS if name in flags}
+    # For the model and the threads, these tools have other flags than `benchmark_model`.
     all_of_it = {"model_file": model, "num_interpreter_threads": flags["num_threads"], **shared, **more}
     return [f"{folder}/{tool}", *(f"--{name}={value}" for name, value in all_of_it.items())]
 
@@ -42,6 +43,7 @@ def evaluation_words(
 def tool_of(data: LabelledData, environment: Mapping[str, str]) -> str:
     """Return the tool that scores labelled data. Raises `NoDeviceError` for what none of the device does."""
     tool = DETECTION if data.metric == "mAP" else CLASSIFICATION
+    # For its defaults of mean, std and class_offset, which are the tool's own.
     plain = LabelledData(sha256=data.sha256, size_bytes=data.size_bytes)
     if data.metric != "mAP" and not data.metric.startswith("top"):
         raise NoDeviceError(f"labelled data: LiteRT's tools tell top1 to top10 and mAP, not {data.metric}")
@@ -77,6 +79,7 @@ def packed(tool: str, data: Path, model: Path, target: Path) -> None:
     else:
         pictures, texts = files.pictures, {GROUND_TRUTH: files.read(GROUND_TRUTH)}
         labels = _numbers_of(model) if not files.has(LABELS) else ()
+        # The tool pairs lines and pictures by their places alone.
         if (count := len(texts[GROUND_TRUTH].splitlines())) != len(files.pictures):
             raise DataError(f"{files.where(GROUND_TRUTH)}: {count} labels; {len(files.pictures)} pictures")
     lines = "".join(f"{one}\n" for one in labels).encode()
@@ -97,6 +100,7 @@ def _members(
 
 
 def _file(number: int, name: str) -> str:
+    # Padded with zeros: the tools take pictures in the order of their names.
     return f"{number:08d}{Path(name).suffix.lower()}"
 
 
@@ -116,6 +120,7 @@ def _scene(number: int, scene: Scene) -> str:
 
 
 def _labels_of(truth: GroundTruth) -> list[str]:
+    # A line for each number, those between two categories included: the tool counts lines.
     return [
         truth.categories.get(number, "???") or "???" for number in range(max(truth.categories, default=0) + 1)
     ]
@@ -145,9 +150,11 @@ def score_of(printed: str, data: LabelledData) -> LabelledScore:
     share = found.shares(kind).get(item)
     if share is None or found.runs < 1:
         raise LogError(f"no {data.metric} among its lines")
+    # Printed is the share alone, of a whole number of pictures.
     right = None if data.metric == "mAP" else round(share * found.runs)
     interval = None if right is None else share_interval(right, found.runs)
     asked = data.at_least
+    # A bound cannot be judged without an interval, which mAP does not have here.
     unknown = None if asked is None else "inconclusive"
     return LabelledScore(
         metric=data.metric,

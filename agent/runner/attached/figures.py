@@ -38,6 +38,7 @@ def why_not_counted(run: LoggedRun, kind: str) -> Failure | None:
     if run.unknown_flags:
         text = f"the device's {TOOL} does not know {run.unknown_flags}: it needs another release"
         return Failure.of(ReasonCode.DELEGATE_MISSING, text, Status.UNSUPPORTED)
+    # The tool goes on with the CPU where its GPU takes nothing, and tells that in its log alone.
     if kind == GPU_KIND and run.extents.get("gpu", "not") == "not":
         text = f"the device's {TOOL} ran nothing of the model on its GPU; its log says why: farm show --logs"
         return Failure.of(ReasonCode.NOT_DELEGATED, text, Status.UNSUPPORTED)

@@ -95,6 +95,7 @@ def judged_outputs(
     warnings = tuple(
         f"process {process.index + 1}: {NONDETERMINISTIC}"
         for process in measured
+        # `fresh` has the cold processes in the order of their tunings.
         if not process.repeats(fresh[process.tuning])
     )
     accuracy = Accuracy.like(overall, reference=reference.label, outputs=outputs[:MAX_OUTPUTS])
@@ -118,6 +119,7 @@ def _is_of_other_inputs(references: References, report: ProcessReport) -> bool:
     """Whether a reference names another pool of inputs than the process does."""
     fed = "" if report.samples is None else report.samples.facts.get("pool_sha256", "")
     made = [references.reference, *references.draws.values()]
+    # Empty, on either side: not known.
     return any(fed and reference.pool_sha256 not in ("", fed) for reference in made)
 
 
@@ -148,6 +150,7 @@ class _Measured:
         """
         assert report.samples is not None
         index = report.samples.index
+        # A timed process leaves two: those of its first invoke, and of its last timed one.
         first, last = _outputs(folder, index, len(report.output_facts), 2)[:2]
         sets = ((0, first),) if keeps_state else ((0, first), (report.last_set, last))
         return cls(index, report.samples.tuning, sets)

@@ -56,6 +56,7 @@ def _with_drop(
             score.metric,
             read_answers(theirs),
             read_answers(answers),
+            # The changes stand behind the answers in the same file.
             lambda change: kept.write(change.line()),
         )
     except (OSError, KeyError, TypeError, ValueError, IndexError) as error:

@@ -76,6 +76,7 @@ def find_references(attempt: AttemptFile, folder: Path, make: MakeReference) -> 
     if not found:
         found = {kind: made for kind in kinds if (made := search.one(kind)) is not None}
     if not found:
+        # Several kinds often fail for one reason, which is said once.
         return "no reference: " + "; ".join(dict.fromkeys(search.why))
     best = next(found[kind] for kind in (*_BASES, ReferenceKind.CPU) if kind in found)
     draws = {kind: made for kind, made in found.items() if made is not best}
@@ -119,6 +120,7 @@ class _Search:
             return kept
         limit_s = share * self.attempt.job.soft_limit_s
         failed = read_failure(Path(self.attempt.references), key)
+        # With more time than it had then, another try may succeed.
         if failed is not None and failed.limit_s >= limit_s:
             self.why.append(failed.why)
             return None

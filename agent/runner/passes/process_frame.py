@@ -64,7 +64,9 @@ def run_pass(name: str, job_file: Path, folder: Path, descriptor: int) -> None:
     process: PassProcess[PassReport] = pass_of(name)
     attempt = AttemptFile.model_validate_json(job_file.read_bytes())
     plan, channel = attempt.job.plan, Channel.of_descriptor(descriptor)
+    # Labelled data is none of `PASSES`: it gives a score, and no figures of its own.
     asked = next((one.of(plan) for one in PASSES if one.name == name), plan.labelled)
+    # Where the deciding process has ended, nobody waits for a report.
     with suppress(ClosedError):
         try:
             report = process.work(asked, attempt, folder, lambda phase: channel.send(Answer(phase=phase)))

@@ -54,6 +54,7 @@ def sustained(report: SustainedReport, attempt: AttemptFile, sensors: Telemetry)
         )
         for one, mhz in zip(report.slices, clocks, strict=True)
     )
+    # A clock that is too coarse may tell a median of 0.
     return Sustained(
         seconds=asked_s, slices=slices, end_over_start=last.p50_ns / max(1, first.p50_ns), clock_note=why_none
     )

@@ -288,6 +288,7 @@ def _of_each(reports: Sequence[ProcessReport], fact: str) -> dict[int, float]:
 
 def _estimated(by_process: Mapping[int, float], unit: float = 1.0) -> tuple[float | None, Any]:
     """Return the geometric mean in a unit, and its 95 % interval; None where there is none."""
+    # A counter that did not move has no logarithm.
     if min(by_process.values()) <= 0.0:
         return None, None
     found = estimate([math.log(value / unit) for value in by_process.values()])

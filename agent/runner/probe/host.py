@@ -192,6 +192,7 @@ def installed(kind: str, release_of: Callable[[str], Path | None] = lambda _: No
 
 
 def _found(name: str, folder: Path | None) -> Distribution:
+    # The folder is an unpacked wheel of this name (`agent.machine.wheels`), so there is one.
     return distribution(name) if folder is None else next(iter(distributions(name=name, path=[str(folder)])))
 
 

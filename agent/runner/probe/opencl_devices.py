@@ -158,6 +158,7 @@ def found_again(known: messages.Device) -> messages.Device:
 
     present = [_environment(device) for device in list_devices()]
     listed = int(known.facts["opencl_index"])
+    # Every device has the last of them, its name.
     name = next(mark for mark in _MARKS if mark in known.environment)
     wanted = _mark(known.environment, name)
     # Of several that share a name and have no mark of their own, the one at the known index is taken.

@@ -48,6 +48,7 @@ def with_adapters(devices: Sequence[Device]) -> tuple[list[Device], list[str]]:
         same = _same(adapter, list(found.values())) or _new(adapter, len(found))
         facts = same.facts | _facts(adapter)
         found[same.device_id] = same.model_copy(update={"facts": facts})
+    # Said once, however many adapters have the name.
     return list(found.values()), list(dict.fromkeys(left_out))
 
 
@@ -88,6 +89,7 @@ def _kind(adapter: Any) -> str:
 def _same(adapter: Any, devices: Sequence[Device]) -> Device | None:
     """Return the device that an adapter is, or None."""
     interface, name = _identity(adapter)
+    # One that has an adapter of this interface already is other silicon than a second one.
     alike = [d for d in devices if d.kind == _kind(adapter) and f"{interface}_adapter" not in d.facts]
     if _kind(adapter) == "cpu":
         return next(iter(alike), None)

@@ -118,6 +118,7 @@ class Arm(AnyArm):
     def start_process(self, index: int, tuning: int, who: str) -> MeasuringProcess:
         """Start a measuring process on the arm's CPUs, in a folder of its own. It becomes the live one."""
         own = files.own_folder(self.folder, index)
+        # Never there before: a block that is measured once more has a number of its own.
         own.mkdir()
         environment = {**self.environments[tuning], "TMPDIR": str(own)}
         self.live = MeasuringProcess.start(
@@ -230,6 +231,7 @@ def _with_release(
     if folder is None:
         return environment
     # In front of all else on the path: its packages are found before the installed ones.
+    # Without an empty entry, which Python reads as the current folder.
     folders = [str(folder), *filter(None, [environment.get("PYTHONPATH")])]
     return {**environment, "PYTHONPATH": os.pathsep.join(folders)}
 

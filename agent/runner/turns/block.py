@@ -326,6 +326,7 @@ class _Block:
     def _energy(self, part: _Part, kept: Sequence[int]) -> float | None:
         """Return the joules of one call: the mean power in the turns that count, for the time of a call."""
         wall_s = sum(self.rounds[number].slices[part.arm.name].wall_s for number in kept)
+        # Also where no round is kept: 0 s are no more than 0 turns need.
         if not part.joules.keys() >= set(kept) or wall_s <= LEAST_TURN_S * len(kept):
             return None
         invoke_ns = [ns for number in kept for ns in part.times[number].invoke_ns]

@@ -184,6 +184,7 @@ def bounded(launch: Launch, attempt: files.AttemptFile, *own: Path) -> Launch:
 def _own(folder: Path, what: str) -> Path:
     """Make the folder in which a process beside the timed ones may write."""
     own = folder / what
+    # A reference asks twice: for its target, and for its process.
     own.mkdir(exist_ok=True)
     return own
 

@@ -57,6 +57,8 @@ def measure_process(job_file: Path, folder: Path, index: int, tuning: int, descr
         except (FarmRuntimeError, MemoryError) as error:
             kind, failure = attempt.job.delegate_kind, failure_of(error, attempt)
             if failure.delegation is not None:
+                # Where there is a delegation report, these options were parsed before. With the requirement,
+                # the plan would fail again instead of telling what to change.
                 options = {**opener_of(attempt, {}).options, "require_full_delegation": False}
                 advice = advice_of(attempt.model_path, kind, options)
                 failure = failure.model_copy(update={"advice": advice})

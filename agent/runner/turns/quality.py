@@ -102,6 +102,7 @@ def _unsteady(samples: Sequence[ProcessSamples]) -> str | None:
         if not medians:
             continue
         third = len(medians) // 3
+        # One process with too few rounds, or with times of 0, leaves the steadiness of all unknown.
         if third == 0 or not min(medians):
             return None
         changes.append(median(medians[-third:]) / median(medians[:third]))

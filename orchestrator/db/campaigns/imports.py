@@ -88,6 +88,7 @@ def _add_devices(turn: Turn, names: Sequence[str] | dict[str, None], environment
                 state=tables.AGENT_REMOVED,
             )
         )  # fmt: skip
+    # Before the devices, which name it.
     turn.flush()
     for name in names:
         if turn.get(tables.Device, device_id(name)) is None:
@@ -116,6 +117,7 @@ def _add_cell(
         state, attempted, code = CellState.FAILED, AttemptState.FAILED, ReasonCode.RUNNER_ERROR
     cell = tables.Cell(
         cell_id=identity.cell_id(campaign.campaign_id, key),
+        # It has a number since `add` has flushed.
         campaign_no=campaign.no or 0,
         key=key,
         series=key,
@@ -138,6 +140,7 @@ def _add_cell(
         line=device,
         device_id=device,
     )
+    # Written at once: SQLAlchemy does not know that attempts name cells, and results attempts.
     turn.add(cell)
     turn.flush()
     attempt = tables.Attempt(

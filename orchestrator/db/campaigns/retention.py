@@ -83,6 +83,7 @@ def shown_elsewhere(session: Session, numbers: Collection[int]) -> set[int]:
 
 def references(session: Session, without: Collection[int] = ()) -> list[Reference]:
     """Every artifact that a campaign names, those of the campaigns `without` left out."""
+    # All cells, where no campaign is left out.
     kept = or_(literal(not without), col(tables.Cell.campaign_no).not_in(without))
     models = session.exec(
         select(tables.Model.sha256, tables.Model.size_bytes)

@@ -183,9 +183,11 @@ def unstarted(
 
 
 def _jobs(session: Session, attempts: SelectOfScalar[tables.Attempt]) -> list[tuple[str, JobSpec]]:
+    # An attempt that another one carries goes in the job of that one.
     waiting = attempts.where(
         tables.Attempt.state == AttemptState.DISPATCHED.value, col(tables.Attempt.lead_attempt_id).is_(None)
     )
+    # Ids of attempts begin with their time (`identity.attempt_id`): the oldest comes first.
     found: Iterable[tables.Attempt] = session.exec(waiting.order_by(col(tables.Attempt.attempt_id))).all()
     jobs = []
     for attempt in found:

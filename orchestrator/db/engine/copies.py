@@ -91,6 +91,7 @@ def unpacked(database: Database, copy: Path) -> Iterator[Copy]:
                 postgres_programs.unpack(copy, made.unpacked)
             else:
                 copyfile(copy, made.unpacked)
+                # It keeps this mode as the database, which its user alone may read.
                 made.unpacked.chmod(0o600)
                 with closing(sqlite3.connect(made.unpacked)) as opened:
                     found = opened.execute("PRAGMA quick_check(1)").fetchone()[0]

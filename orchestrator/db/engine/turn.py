@@ -187,6 +187,7 @@ class Turn(Session):
                 self._rows[Attempt, attempt.attempt_id] = attempt
                 self._rows[Result, attempt.attempt_id] = result
                 self._keep(cell, device, campaign)
+                # It is its cell's only attempt: the history needs no query of its own.
                 if tries == 1:
                     self._history[cell.cell_id] = [attempt]
 
@@ -196,6 +197,7 @@ class Turn(Session):
         for chunk in chunks(wanted):
             for cell, campaign, model, tries in self.exec(_CELLS, params={"names": chunk}):
                 self._keep(cell, campaign, model)
+                # Nothing to load; an attempt that this turn has added meanwhile stays.
                 if tries == 0:
                     self._history.setdefault(cell.cell_id, [])
         self.load_history(wanted)
@@ -205,6 +207,7 @@ class Turn(Session):
         wanted = {name for name in device_ids if (Device, name) not in self._rows}
         for chunk in chunks(wanted):
             query = select(Device).where(col(Device.device_id).in_(chunk)).order_by(col(Device.device_id))
+            # A row that was read before it was locked may be old: the answer replaces the session's copy.
             locked = query.with_for_update().execution_options(populate_existing=True)
             found = {row.device_id: row for row in self.exec(locked)}
             self._rows.update({(Device, name): found.get(name) for name in chunk})
@@ -266,6 +269,7 @@ class Turn(Session):
         self.flush()
         for table, rows in self._inserts.items():
             if rows:
+                # `inline`: the database does not send back the numbers of the rows, which nobody reads.
                 self.connection().execute(sa.insert(table).inline(), rows)
         for number, (seconds, served_at) in self._charges.items():
             self.write_only(_CHARGE, number=number, seconds=seconds, at=served_at)
@@ -284,6 +288,7 @@ class Turn(Session):
 
     def _keep(self, *rows: SQLModel) -> None:
         for row in rows:
+            # The tables that are kept here have keys of one column.
             (key,) = sa.inspect(row).identity
             self._rows[type(row), key] = row
 

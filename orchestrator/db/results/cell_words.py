@@ -50,6 +50,7 @@ def find_cell_by(session: Session, spoken: str) -> str:
     """
     words = spoken.split()
     if len(words) == 1:
+        # The beginning of an id wins over names that have it in them.
         exact = col(tables.Cell.cell_id).startswith(words[0], autoescape=True)
         if session.exec(select(tables.Cell.cell_id).where(exact).limit(1)).first() is not None:
             return find_cell(session, words[0])

@@ -119,6 +119,7 @@ def _newest_by(session: Session, column: Any, values: Iterable[str]) -> dict[str
         newest = select(column.label("value"), func.max(tables.Result.received_at).label("at"))
         last = newest.where(*counted).group_by(column).subquery()
         query = _known().join(last, and_(column == last.c.value, col(tables.Result.received_at) == last.c.at))
+        # Counted, once more: a result that does not count may have arrived at the same moment.
         for result, cell, environment in session.exec(query.where(col(tables.Result.counted))):
             found[getattr(result, column.key)] = _known_result(result, cell, environment)
     return found

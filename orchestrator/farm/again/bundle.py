@@ -60,6 +60,7 @@ class Bundle:
         hosts = [one for one in devices if options["kind"] in one.delegates]
         if not hosts:
             raise UsageError(f"no device here hosts the delegate {options['kind']}; see farm devices")
+        # False comes before True: first a device of the row's name, among several that with its id.
         device = min(hosts, key=lambda one: (one.name != self.device_name, one.device_id != self.device))
         if device.name != self.device_name:
             found["delegates"][name] = {key: one for key, one in options.items() if key != "choices"}

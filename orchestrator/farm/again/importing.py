@@ -99,6 +99,7 @@ def _bounded(name: str) -> str:
     line = "".join(character if character.isprintable() else "?" for character in name)
     if len(line) <= _LONGEST_NAME:
         return line
+    # 13: the tilde, and 12 hexadecimal digits.
     return f"{line[: _LONGEST_NAME - 13]}~{hashlib.sha256(name.encode()).hexdigest()[:12]}"
 
 

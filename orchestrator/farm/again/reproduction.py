@@ -115,6 +115,7 @@ def _device(cell: CellRecord, devices: Sequence[Device]) -> Device | None:
     def unlike(device: Device) -> tuple[bool, bool, int]:
         here = device.environment_of(cell.delegate_kind, cell.delegate_options)
         found = environment_mismatches(cell.conditions, {n: v for n, v in here.items() if n in CONDITIONS})
+        # False comes before True.
         return device.device_id != cell.device, device.name != cell.device_name, len(list(found))
 
     return min((d for d in devices if cell.delegate_kind in d.delegates), key=unlike, default=None)

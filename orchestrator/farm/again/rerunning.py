@@ -146,6 +146,7 @@ def _no_model(cell: CellRecord, store: Store) -> str | None:
 def _rerun(group: _Group, store: Store) -> Rerun:
     before, after = group.sample
     first, second = delegate_name(before), delegate_name(after)
+    # The delegates of one campaign have names of their own.
     if first == second:
         first, second = f"{first}-a", f"{second}-b"
     keys = {(a.model, a.device): key for key, (_, a) in group.pairs.items()}

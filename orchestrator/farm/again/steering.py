@@ -108,6 +108,7 @@ class Steering:
         """Raise `UsageError` where the user may not change this campaign, or the campaign of this cell."""
         if self._is_admin:
             return
+        # As in `cancel`: what names a campaign is not taken for a cell's id.
         if records.campaign_rows(turn, ref):
             campaign = records.find_campaign(turn, ref)
         else:

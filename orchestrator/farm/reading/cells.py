@@ -244,6 +244,7 @@ class Reading(RawFiles):
         """Events of a campaign since `seen`, as many as fit an answer. Raises `UsageError`."""
         with self.database.read() as session:
             number = records.find_campaign(session, campaign_id).no or 0
+        # In a transaction of its own.
         return look(self.database, number, seen, _EVENTS_AT_A_TIME)
 
     def devices(self) -> list[device_states.DeviceState]:

@@ -147,6 +147,7 @@ class Server:
 
     def _wait(self, why: str) -> None:
         if not self._outage:
+            # Once for each outage, however many tries it takes.
             log.error("%s; trying again until it is back", why)
             self.manager.status(f"waiting: {why}")
         self._outage = why
@@ -155,6 +156,7 @@ class Server:
         while not self.stopping() and time.monotonic() < until:
             # A database that is away is not cured by a new scheduler.
             self.manager.alive()
+            # In short steps: a stop takes effect within one.
             time.sleep(0.1)
 
     def _recovered(self) -> None:

@@ -77,6 +77,7 @@ def _news(session: Session, campaign_no: int, seen: Seen, most: int | None) -> N
         _events(session, campaign_no, found, open_count, later),
         now,
         goes_on=open_count > 0,
+        # They may just have been all: the next look then finds none.
         more=most is not None and len(rows) == most,
     )
 
@@ -110,5 +111,6 @@ def _eta_s(session: Session, campaign_no: int) -> float:
     expected = campaign_progress.remaining_by_target(session, campaign_no, utc_now())
     groups = devices.groups(session, list(expected))
     for target, seconds in expected.items():
+        # A class of devices has no exclusion group: its cells count as a queue of their own.
         queues[groups.get(target, target)] += seconds
     return max(queues.values(), default=0.0)

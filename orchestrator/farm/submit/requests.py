@@ -184,6 +184,7 @@ def _arrived(campaign: Campaign, request: Request, store: Store) -> dict[str, Se
 
 
 def _kept(store: Store, file: SentFile | SentInput, what: str, require: Requirement) -> StoredFile:
+    # Touched first: what is marked as needed is not collected before it is used.
     found = store.find(file.sha256) if store.touch(file.sha256) else None
     if found is None:
         raise UsageError(f"{what}: the farm has no file {file.sha256[:12]}; submit again, which sends it")

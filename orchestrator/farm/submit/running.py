@@ -84,6 +84,7 @@ class Running:
         with self.database.write() as turn:
             row = records.find_campaign(turn, campaign_id)
             row.parked = False
+            # A row that is stored has a number; only its type allows None.
             return row.no or 0
 
     def _schedule(self, number: int, news: CampaignEvents, on_event: Callable[[FarmEvent], None]) -> None:

@@ -96,8 +96,10 @@ def _clauses(ratios: Ratios, baseline: str) -> Iterator[str]:
     by_verdict: dict[str, list[float]] = {verdict: [] for verdict in _PHRASES}
     for one in ratios:
         if one is None or one.verdict == "void":
+            # It is counted alone: factors are told of faster and slower ones.
             by_verdict["none"].append(1.0)
         else:
+            # Above 1 for a slower one, too: `loses to` tells the direction.
             by_verdict[one.verdict].append(max(one.ratio, 1.0 / one.ratio))
     for verdict, factors in by_verdict.items():
         if factors:

@@ -113,6 +113,7 @@ def _litert_benchmark(report: Mapping[str, Any]) -> ImportedResult:
         settings=settings | ({"threads": str(threads)} if isinstance(threads, int) else {}),
     )  # fmt: skip
     model = report.get("model")
+    # A report of Windows has backslashes.
     name = PurePosixPath(model.replace("\\", "/")).name if isinstance(model, str) else None
     return ImportedResult(
         LITERT_BENCHMARK, name, str(accelerators or "cpu").lower(), None, figures.measurement()
