@@ -143,7 +143,7 @@ def first_starts(inits: Mapping[str, Sequence[tuple[float, float | None]]]) -> S
     `inits` has the cold and the warm init of each model in ms. The dearest delegate comes first.
     """
     said: list[str] = []
-    for _, name in sorted(((-max(pairs)[0], name) for name, pairs in inits.items() if pairs)):
+    for _, name in sorted((-max(cold for cold, _ in pairs), name) for name, pairs in inits.items() if pairs):
         cold = [pair[0] for pair in inits[name]]
         warm = [pair[1] for pair in inits[name] if pair[1] is not None]
         later = ""

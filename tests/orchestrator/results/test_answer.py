@@ -10,6 +10,7 @@ from agent.wire.measurement import Delegation
 from agent.wire.messages import ReasonCode
 from orchestrator.cli.outcome import answer_markdown
 from orchestrator.results.answer.build import answer_of
+from orchestrator.results.answer.headline import first_starts
 from orchestrator.results.answer.layout import lines, width
 from orchestrator.results.format import known, percent, short_time
 from orchestrator.results.metrics import named
@@ -247,3 +248,8 @@ def test_shares_and_starts_are_short():
     assert [short_time(one) for one in (0.25, 64.4, 999.4, 999.6, 4100.0, 64_000.0)] == [
         "0.25 ms", "64 ms", "1000 ms", "1.0 s", "4.1 s", "64 s",
     ]  # fmt: skip
+
+
+def test_equal_first_starts_of_which_one_has_no_later_one_are_told():
+    said = first_starts({"gpu": [(400.0, None), (400.0, 100.0)], "cpu": [(900.0, None)]})
+    assert said == ("First start: cpu 900 ms", ", gpu 400 ms (later 100 ms)")
