@@ -131,6 +131,9 @@ def read_bundle(path: Path, folder: Path, most_bytes: int) -> Bundle:
                     raise UsageError(f"{path}: not a whole bundle: {name!r} is not in it")
                 (folder / name).write_bytes(_read(archive, members[name], most_bytes))
                 holder[key] = str((folder / name).absolute())
+            # What `Bundle.here` reads: the kind and the options of one delegate.
+            ((_, options),) = document["delegates"].items()
+            options["kind"]
             names = ("row", "cell_id", "device", "device_name", "environment")
             return Bundle(document, **{one: about[one] for one in names})
     # `zipfile` raises `RuntimeError` for encrypted members and for forms that it lacks. It lets `zlib.error`
