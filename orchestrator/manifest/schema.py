@@ -78,7 +78,8 @@ class _Reuse(ValueType):
         age = word.removeprefix("max-age:")
         if age != word:
             # The tag is that of a text: a bare number, which has no unit, is refused.
-            return f"max-age:{Duration().read(yaml.ScalarNode(value.tag, age)):.0f}"
+            # 12 digits: milliseconds of the longest duration, a year.
+            return f"max-age:{Duration().read(yaml.ScalarNode(value.tag, age)):.12g}"
         known = ("same-fingerprint", "never", "max-age:7d")
         raise mistake(f"unknown reuse rule {word!r}{suggestion(word, known)}")
 

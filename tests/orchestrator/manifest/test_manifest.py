@@ -34,6 +34,12 @@ def test_the_demo_campaign_is_what_its_file_says() -> None:
     assert (campaign.models[0].platform, campaign.models[0].python) == ("manylinux_2_28_x86_64", "3.11")
 
 
+def test_an_age_below_a_second_is_kept_as_it_is_written(tmp_path: Path) -> None:
+    for age, seconds in (("500ms", "0.5"), ("1.5s", "1.5"), ("365d", "31536000")):
+        campaign = load(tmp_path, FULL.replace("max-age:7d", f"max-age:{age}"))
+        assert campaign.reuse == f"max-age:{seconds}"
+
+
 def test_every_key_of_the_schema_reaches_the_campaign(tmp_path: Path) -> None:
     campaign = load(tmp_path, FULL)
     first, second = campaign.models
