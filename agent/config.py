@@ -1,5 +1,6 @@
 """The settings of one agent: its folders, commands and times. They are read once and passed on as values."""
 
+import math
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -73,8 +74,9 @@ class LinkTimes:
                 chosen[entry.name] = float(environment.get(name, str(entry.default)))
             except ValueError as error:
                 raise ValueError(f"{name}: {environment[name]!r} is not a number of seconds") from error
-            if chosen[entry.name] <= 0:
-                raise ValueError(f"{name}: {environment[name]!r} is not above 0")
+            # Not `<= 0`, which is false of `nan`.
+            if not 0 < chosen[entry.name] < math.inf:
+                raise ValueError(f"{name}: {environment[name]!r} is not a finite number above 0")
         return cls(**chosen)
 
 
