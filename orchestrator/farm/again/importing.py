@@ -85,7 +85,7 @@ def _cells(file: Path, names: Names) -> Iterator[imports.ImportedCell]:
             measurement = measurement.model_copy(update={"warnings": (said,)})
         yield imports.ImportedCell(
             model=_bounded(names.model or result.model or file.stem),
-            delegate=_bounded(names.delegate or f"{result.tool}-{result.delegate}") + suffix,
+            delegate=_bounded((names.delegate or f"{result.tool}-{result.delegate}") + suffix),
             kind=result.tool,
             device=re.sub(r"[^A-Za-z0-9._-]+", "-", names.device or result.device or _NO_DEVICE)[:100],
             measurement=measurement,

@@ -97,6 +97,15 @@ def test_hostile_and_endless_names_are_one_short_line_each_in_a_pipe_too(importe
     assert all(len(row["delegate"]) <= 100 for row in rows)
 
 
+def test_a_long_name_that_several_runs_share_stays_within_its_bound(imported: Shell) -> None:
+    imported.write("twice.log", LOG + LOG)
+    asked = ("import", "twice.log", "--delegate", "y" * 100, "--campaign", "twice")
+    assert imported.farm(*asked).code == 0
+    names = {row["delegate"] for row in imported.farm("results", "twice", "--json").json()}
+    assert len(names) == 2
+    assert {len(name) for name in names} == {100}
+
+
 def test_the_same_files_are_imported_once_and_a_wrong_one_imports_nothing(imported: Shell) -> None:
     again = imported.farm("import", *FILES, "--device", "Pixel 8", "--campaign", "phones", "--json")
     assert again.json()["new"] is False
