@@ -283,8 +283,11 @@ def _explain_postgresql(name: str, text: str) -> str:
         return f"the database {name} did not answer within {STATEMENT_TIMEOUT_MS // 1000} s; see its log"
     if "No space left" in text or "could not extend" in text:
         return f"the database {name} cannot grow: its disk is full; free some space there"
-    if "password" in text or "authentication" in text:
+    is_missing = "does not exist" in text
+    if "password" in text or "authentication" in text or (is_missing and 'role "' in text):
         return f"the database {name} refuses this user: {first}; check FARM_DATABASE_URL"
-    if "does not exist" in text:
+    if is_missing and 'database "' in text:
         return f"the database {name} is not there: {first}; create it with: createdb"
+    if is_missing:
+        return f"the database {name} is incomplete: {first}; check FARM_DATABASE_URL, or restore a backup"
     return f"the database {name} cannot be reached: {first}; start PostgreSQL or check FARM_DATABASE_URL"

@@ -9,11 +9,12 @@ import time
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
+from sqlalchemy import make_url
 from sqlalchemy.exc import StatementError
 from sqlmodel import select
 
 from orchestrator.db import tables
-from orchestrator.db.engine.dialects import insert_missing, pipelined
+from orchestrator.db.engine.dialects import explain, insert_missing, pipelined, postgresql_engine
 from orchestrator.db.engine.sessions import Database, RefusedError
 from orchestrator.db.migrate import migrate
 from orchestrator.errors import UnreachableError
@@ -206,3 +207,18 @@ def test_a_new_database_has_a_place_for_everything(tmp_path):
     database = new_database(tmp_path)
     assert stock(database)
     database.close()
+
+
+@pytest.mark.parametrize(
+    ("text", "remedy"),
+    [
+        ('connection failed: FATAL:  database "farm" does not exist', "create it with: createdb"),
+        ('connection failed: FATAL:  role "eve" does not exist', "check FARM_DATABASE_URL"),
+        ('relation "cell" does not exist', "check FARM_DATABASE_URL, or restore a backup"),
+    ],
+)
+def test_the_remedy_is_that_of_what_is_missing_in_postgresql(text, remedy):
+    engine = postgresql_engine(make_url("postgresql://host/farm"))
+    said = explain(engine, "farm", text)
+    assert said.endswith(f"; {remedy}")
+    assert " ".join(text.split()) in said
