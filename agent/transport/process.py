@@ -108,7 +108,12 @@ class LinkProcess:
             return False
         if now_s < self._start_at_s:
             return False
-        self._start()
+        try:
+            self._start()
+        except OSError as error:
+            # Memory, descriptors and room on a disk come back: the attempts go on meanwhile.
+            self._drop(f"it cannot be started: {error}")
+            return False
         return True
 
     def pause_s(self) -> float | None:
@@ -127,6 +132,7 @@ class LinkProcess:
 
     def _start(self) -> None:
         ours, theirs = socket.socketpair()
+        self._socket = SocketLink(ours.detach())
         # Closed here once the child has it: only then does the end of the child end the stream.
         with theirs:
             self._child = start(
@@ -139,7 +145,6 @@ class LinkProcess:
                     new_session=True,
                 )
             )
-        self._socket = SocketLink(ours.detach())
         # A new child has the whole watchdog time for its first ping.
         self._alive_s = time.monotonic()
 
@@ -187,14 +192,17 @@ class LinkProcess:
         self._refused = True
 
     def _kill(self) -> int:
-        assert self._child is not None
+        """Return the child's exit code; 0 where none could be started."""
         if self._socket is not None:
             self._socket.close()
+            self._socket = None
+        if self._child is None:
+            return 0
         code = self._child.poll()
         if code is None:
             # The whole process group: nothing that the link started may outlive it.
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._child.pid, signal.SIGKILL)
             code = self._child.wait()
-        self._child = self._socket = None
+        self._child = None
         return code

@@ -32,3 +32,16 @@ def test_a_link_that_ends_is_replaced(tmp_path):
     first = link.pid
     eventually(lambda: second_child(link, first), "the link was not replaced")
     link.close()
+
+
+def test_a_link_that_cannot_be_started_is_tried_again(tmp_path, caplog):
+    folder = tmp_path / "later"
+    link = LinkProcess(SILENT, folder, watchdog_s=600.0, agent_id="rack")
+    assert not link.tend()
+    assert (link.pid, link.fileno()) == (None, -1)
+    assert "the link to the broker is restarted in" in caplog.text
+    assert "No such file or directory" in caplog.text
+    assert not link.tend()
+    folder.mkdir()
+    eventually(link.tend, "the link was not started")
+    link.close()
