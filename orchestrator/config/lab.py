@@ -233,7 +233,7 @@ def _times(given: Mapping[str, object], environment: Mapping[str, str], path: Pa
         variable = f"FARM_{name.upper()}"
         value = environment.get(variable) or given.get(name)
         if value is not None:
-            chosen[name] = _seconds(variable if variable in environment else f"{path}: {name}", value)
+            chosen[name] = _seconds(variable if environment.get(variable) else f"{path}: {name}", value)
     return LabTimes(**chosen)
 
 
