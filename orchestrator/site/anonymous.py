@@ -76,7 +76,10 @@ class AnonymousSource:
 
     def manifest(self, campaign_id: str) -> ManifestRecord | None:
         """Return the campaign file of a campaign."""
-        return self._hide(self._source.manifest(campaign_id))
+        found = self._hide(self._source.manifest(campaign_id))
+        # By the models' names, as the cells have them.
+        origins = {} if found is None else {self._text(model): one for model, one in found.origins.items()}
+        return found and replace(found, origins=origins)
 
     def model_facts(self, sha256: str) -> ModelFacts | None:
         """Return the facts of a model file."""

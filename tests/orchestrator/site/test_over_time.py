@@ -16,7 +16,7 @@ import pytest
 from orchestrator.errors import UsageError
 from orchestrator.results.change_points import changes_of
 from orchestrator.results.device_noise import DeviceNoise
-from orchestrator.results.records import ManifestRecord
+from orchestrator.results.records import ManifestRecord, ModelOrigin
 from orchestrator.site import links
 from orchestrator.site.anonymous import AnonymousSource
 from orchestrator.site.archive import Archive
@@ -230,6 +230,17 @@ def test_an_anonymous_site_names_no_user_no_host_and_no_folder(tmp_path):
     assert "user-1@host-1" in everything
     assert "host-3.host-cpu" in everything
     assert "open …/face.tflite: host-3 and host-2 are busy" in everything
+
+
+def test_the_origin_of_a_model_is_found_by_the_name_that_an_anonymous_site_gives_it():
+    made = cell("nightly", "net of rack-7", "litert", "rack-7.host-cpu")
+    record = campaign("nightly", NIGHT, (made.model,), ("litert",), None)
+    of, origin = record.campaign_id, ModelOrigin("zoo:net", None)
+    manifest = ManifestRecord(of, "nightly", "models.yaml", "", {}, {made.model: origin})
+    source = AnonymousSource(HandMadeFarm((record,), {of: (made,)}, manifests={of: manifest}))
+    (hidden,) = source.cells(of)
+    assert "rack-7" not in hidden.model
+    assert source.manifest(of).origins == {hidden.model: origin}
 
 
 def test_a_public_part_is_another_one_where_a_cell_that_waits_was_tried_again():
