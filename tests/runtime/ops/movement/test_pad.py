@@ -33,6 +33,9 @@ CASES = [
          version=2),
     case("pad_uint8", PAD, [whole(1, 5, 6, 7, dtype=np.uint8, low=0, high=256, quantization=BYTES),
          const(IMAGE, np.int32)], [Out(np.uint8, BYTES)]),
+    *(case(f"mirror_{dtype.__name__}_without_scale", Op.MIRROR_PAD,
+           [whole(3, 5, dtype=dtype, low=0, high=100), const([[1, 2], [3, 0]], np.int32)], [Out(dtype)],
+           {"mode": MirrorPadMode.REFLECT}) for dtype in (np.int8, np.uint8)),
 ]  # fmt: skip
 
 

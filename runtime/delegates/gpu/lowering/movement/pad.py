@@ -14,7 +14,8 @@ _LEVELS = (ElementType.I8, ElementType.U8)
 
 
 def _supports(facts: spec.OperatorFacts) -> Unsupported | None:
-    if _zero(facts) is None:
+    # A mirror repeats what is there, whatever it stands for.
+    if facts.operator.opcode != Op.MIRROR_PAD and _zero(facts) is None:
         return Unsupported("zero of integers without a scale might be any number")
     return None
 
