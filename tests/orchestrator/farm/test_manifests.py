@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -96,6 +97,7 @@ def test_a_file_goes_with_its_campaign(database: Database, monkeypatch: pytest.M
         assert manifest(session, bare.campaign_id) is None
     with database.write() as turn:
         number = turn.exec(select(tables.Manifest.campaign_no)).one()
+        turn.get_one(tables.Campaign, number).ended_at = datetime.now(UTC)
         assert forget(turn, number)
     with database.read() as session:
         assert session.exec(select(tables.Manifest)).all() == []
