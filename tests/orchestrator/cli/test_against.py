@@ -146,4 +146,4 @@ def test_a_campaign_is_compared_with_the_one_of_its_name_before(shell: Shell) ->
     assert again.code == 0
     assert "1 reused" in again.err
     assert "1 budget: 1 met" in again.err
-    assert "against campaign " in again.out
+    assert "against nightly of " in again.out
