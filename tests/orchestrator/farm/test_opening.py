@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -23,37 +25,36 @@ from tests.orchestrator.db.future_revision import add_revision
 LAB = LabConfig(broker_url="redis://nowhere.invalid:1")
 
 
-def test_only_the_server_brings_a_labs_database_up_to_date(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def outdated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[FarmHome, Database, str]]:
+    """Make a farm whose database lacks the newest revision; yield the one that it has, too."""
     home = FarmHome(tmp_path)
-    database = Database.connect(home.database)
-    migrate.migrate(database)
-    head = migrate.HEAD
-    add_revision(monkeypatch, tmp_path)
+    with closing(Database.connect(home.database)) as database:
+        migrate.migrate(database)
+        head = migrate.HEAD
+        add_revision(monkeypatch, tmp_path)
+        yield home, database, head
+
+
+def test_only_the_server_brings_a_labs_database_up_to_date(outdated: tuple[FarmHome, Database, str]) -> None:
+    home, database, head = outdated
     with pytest.raises(UnreachableError, match=rf"revision {head}.*install this version there"):
         Farm.open(home, lab=LAB)
     assert migrate.revision(database) == head
     Farm.open(home, lab=LAB, serving=True).close()
     assert migrate.revision(database) == migrate.HEAD != head
     Farm.open(home, lab=LAB).close()
-    database.close()
 
 
 def test_a_second_server_is_refused_before_it_changes_the_first_ones_database(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    outdated: tuple[FarmHome, Database, str],
 ) -> None:
-    home = FarmHome(tmp_path)
-    database = Database.connect(home.database)
-    migrate.migrate(database)
-    head = migrate.HEAD
-    add_revision(monkeypatch, tmp_path)
+    home, database, head = outdated
     first = SchedulerLock.acquire(home.scheduler_lock)
     assert first is not None
     with first, pytest.raises(FarmError, match=f"process {os.getpid()} already schedules"):
         serve_lab(home, LAB, lambda: True)
     assert migrate.revision(database) == head
-    database.close()
 
 
 def test_a_farm_of_one_machine_does_not_schedule_on_a_labs_database(tmp_path: Path) -> None:
