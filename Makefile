@@ -5,11 +5,12 @@ BIN  := $(VENV)/bin
 WORKERS := 2
 DEMO_HOME := $(CURDIR)/.farm
 
-.PHONY: help demo test test-all check-types check-style check-imports tests-listed test-exhaustive test-site test-kernels test-kernels-all check-gpu-static check-gpu-static-all first-contact test-conformance test-deploy test-faults test-attack mutate soak fuzz bench bench-all bench-farm bench-cpu docs sbom lock clean
+.PHONY: help demo test test-slow test-all check-types check-style check-imports tests-listed test-exhaustive test-site test-kernels test-kernels-all check-gpu-static check-gpu-static-all first-contact test-conformance test-deploy test-faults test-attack mutate soak fuzz bench bench-all bench-farm bench-cpu docs sbom lock clean
 
 help:
 	@echo "make demo             measure nine models on three delegates, print the table, build the site"
 	@echo "make test             ruff, mypy, import-linter, pytest"
+	@echo "make test-slow        the tests that take seconds each (5 minutes); CI runs them, too"
 	@echo "make test-all         every suite below in turn, but the benchmarks; goes on where it was stopped (hours)"
 	@echo "make test-exhaustive  the long sweeps that 'make test' leaves out"
 	@echo "make test-site        the site in a real browser: pages, five questions in five clicks, axe on every kind of page"
@@ -41,14 +42,20 @@ demo:
 
 # One worker more than two cores have: the tests of agents and labs wait for a good part of their time. So does
 # mypy beside them, which ends long before; only what it finds is printed, so that pytest's summary stands last.
-test: WORKERS := 3
-test: export PYTHONDONTWRITEBYTECODE :=
+test test-slow: WORKERS := 3
+test test-slow: export PYTHONDONTWRITEBYTECODE :=
+SHARED_OUT = -n $(WORKERS) --dist loadfile --no-loadscope-reorder --durations 25
+
 test:
 	@bash .ci/setup test
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target check-style check-imports tests-listed
 	@nice $(BIN)/mypy >.mypy.log 2>&1 & types=$$!; \
-	 $(BIN)/pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --durations 25; code=$$?; \
+	 $(BIN)/pytest $(SHARED_OUT); code=$$?; \
 	 wait $$types || { cat .mypy.log; exit 1; }; exit $$code
+
+test-slow:
+	@bash .ci/setup test
+	@$(BIN)/pytest $(SHARED_OUT) -m slow
 
 test-all:
 	@bash .ci/setup test

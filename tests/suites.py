@@ -75,6 +75,7 @@ _SERVICES: Final = (needs.redis_server, needs.postgres_binaries)
 _LAB: Final = (*_SERVICES, needs.network_namespaces, needs.compiler)
 SUITES: Final = (
     made("test"),
+    made("test-slow"),
     made("test-site"),
     made("test-conformance", *_SERVICES),
     made("test-attack", *_SERVICES),

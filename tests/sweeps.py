@@ -13,6 +13,11 @@ def rarely(*values: Any) -> Any:
     return pytest.param(*values, marks=pytest.mark.exhaustive)
 
 
+def slowly(*values: Any) -> Any:
+    """Return a case, by its values, of the slow suite: it takes seconds, and a like one always runs."""
+    return pytest.param(*values, marks=pytest.mark.slow)
+
+
 def sweep(cases: Iterable[Any], *often: str) -> list[Any]:
     """Return the cases with their texts as ids; those not named in `often` are run rarely.
 

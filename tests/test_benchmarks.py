@@ -55,6 +55,7 @@ def test_a_warm_start_took_a_small_share_of_a_cold_one_where_both_were_measured(
         assert starts["warm"]["start_s"] <= 0.15 * starts["cold"]["start_s"], name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("classes", ["0", rarely("1")])
 def test_the_scheduler_under_load_ends_every_cell(tmp_path, classes):
     size = ("--devices", "20", "--cells", "160", "--paced", "100", "--rate", "200", "--classes", classes)

@@ -71,6 +71,7 @@ def test_no_module_uses_a_name_that_macos_lacks(tmp_path) -> None:
     run(words, dict(os.environ))
 
 
+@pytest.mark.slow
 def test_every_room_of_agent_and_runtime_is_imported(mac) -> None:
     assert "('low_power_mode', 'off')" in run(["-c", EVERY_ROOM], mac)
 

@@ -102,6 +102,7 @@ def test_what_runs_or_plans_a_strangers_model_besides_reaches_nothing(curious, t
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_open", [False, True])
 def test_bench_reads_and_writes_the_files_that_it_is_told_to(tiny, tmp_path, monkeypatch, is_open):
     monkeypatch.setenv("FARM_CACHE_DIR", str(tmp_path / "cache"))
@@ -141,6 +142,7 @@ def test_a_verb_reaches_its_files_and_its_caches_alone(curious, tiny, tmp_path, 
         assert (found["secret"], found["home"], found["environment"]) == ("secret", "1", "secret")
 
 
+@pytest.mark.slow
 def test_a_delegate_that_ends_its_process_is_one_line(curious, tiny):
     code, said = curious(tiny, line=["127.0.0.1", 9], dies=True)
     assert code == 1, said

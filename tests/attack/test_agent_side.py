@@ -78,6 +78,7 @@ def journaled(lab) -> list:
         return sorted(journal.execute("SELECT attempt_id FROM attempt").fetchall())
 
 
+@pytest.mark.slow
 def test_jobs_that_the_farm_did_not_sign(lab, farm_key, runs):
     """No such job runs: no unsigned one, and none of another key, another agent, or another time."""
     other, ran, known = SigningKey.new(), runs(), journaled(lab)
@@ -148,6 +149,7 @@ STRANGE = {
 """What a farm whose key was stolen may send: a name, a size or a number that means harm."""
 
 
+@pytest.mark.slow
 def test_jobs_of_a_stolen_key_that_name_paths_or_sizes(lab, farm_key):
     """Each is refused or dropped; no file appears outside the agent's folders, and the agent goes on."""
     deliver(lab, *(sealed(farm_key, message) for message in STRANGE.values()))

@@ -233,6 +233,7 @@ def bomb(size: int) -> bytes:
     return re.sub(rb'"body": "[^"]*"', b'"body": "%s"' % body, plain)
 
 
+@pytest.mark.slow
 def test_a_decompression_bomb(lab):
     """A compressed message is refused unread: the scheduler's peak does not grow by its content."""
     before = lab.peak_bytes(lab.serve)

@@ -59,6 +59,7 @@ def test_every_way_to_end_is_told_apart(lab):
     lab.check()
 
 
+@pytest.mark.slow
 def test_a_result_that_is_delivered_three_times_counts_once(lab):
     cells, _ = lab.run("a", "b", delegates=delegates(echo="repeat-result"))
     assert [c.status for c in cells] == ["done", "done"]
@@ -84,6 +85,7 @@ def test_a_delegate_without_a_device_ends_at_once_with_the_agents_reason(lab):
     lab.check()
 
 
+@pytest.mark.slow
 def test_two_equal_machines_share_the_models_and_each_keeps_its_own(lab):
     lab.plug(*(CPU.model_copy(update={"device_id": f"rack-{one}.cpu"}) for one in (1, 2)))
     first, second = (lab.device_id(f"rack-{one}.cpu") for one in (1, 2))
@@ -104,6 +106,7 @@ def test_the_second_submission_measures_nothing(lab):
     lab.check()
 
 
+@pytest.mark.slow
 def test_a_failed_cell_is_tried_again_by_the_second_submission(lab):
     how = delegates(shaky="crash-once", poison="crash")
     lab.run("m", delegates=how)
@@ -112,6 +115,7 @@ def test_a_failed_cell_is_tried_again_by_the_second_submission(lab):
     lab.check()
 
 
+@pytest.mark.slow
 def test_reuse_never_measures_every_cell_again(lab):
     lab.run("m", delegates={"cpu": {}}, reuse="never")
     cells, _ = lab.run("m", delegates={"cpu": {}}, reuse="never")
@@ -119,6 +123,7 @@ def test_reuse_never_measures_every_cell_again(lab):
     assert sum(checker.starts(lab.home).values()) == 2
 
 
+@pytest.mark.slow
 def test_the_field_that_changed_is_named_before_a_cell_runs_again(lab):
     lab.run("m", delegates={"cpu": {}})
     newer = CPU.model_copy(update={"environment": {**CPU.environment, "driver": "560.28"}})

@@ -59,6 +59,7 @@ def test_ctrl_c_stops_the_runner_keeps_what_is_finished_and_costs_no_attempt(lab
     lab.check()
 
 
+@pytest.mark.slow
 def test_a_second_submission_joins_the_running_scheduler(lab):
     first = lab.start("m", delegates=STUCK, name="first")
     running = first.until_started("gpu")
@@ -86,6 +87,7 @@ def test_the_same_submission_twice_at_once_is_one_campaign(lab):
     lab.check()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", [signal.SIGKILL, signal.SIGINT], ids=["kill", "ctrl-c"])
 def test_who_waits_takes_over_when_the_scheduling_process_ends(lab, fault):
     first = lab.start("m", delegates=STUCK, name="first")
@@ -103,6 +105,7 @@ def test_who_waits_takes_over_when_the_scheduling_process_ends(lab, fault):
     lab.check()
 
 
+@pytest.mark.slow
 def test_everybody_who_waits_is_served_after_a_takeover(lab):
     first = lab.start("m", delegates=STUCK, name="first")
     first.until_started("gpu")
@@ -116,6 +119,7 @@ def test_everybody_who_waits_is_served_after_a_takeover(lab):
     lab.check(all_ended=False)
 
 
+@pytest.mark.slow
 def test_who_joined_may_leave_without_disturbing_the_others(lab):
     first = lab.start("m", delegates=STUCK, name="first")
     running = first.until_started("gpu")
@@ -147,6 +151,7 @@ def test_an_agent_that_dies_with_a_job_is_replaced_and_the_cell_tried_again(lab)
     lab.check()
 
 
+@pytest.mark.slow
 def test_a_cell_that_kills_every_agent_ends_and_the_others_finish(lab):
     cells, _ = lab.run("m", delegates=delegates(poison="die", venom="die", good="done"))
     assert [(c.status, c.reason and c.reason.code) for c in cells] == [
@@ -157,6 +162,7 @@ def test_a_cell_that_kills_every_agent_ends_and_the_others_finish(lab):
     lab.check()
 
 
+@pytest.mark.slow
 def test_an_agent_that_cannot_start_gives_one_clear_error_and_the_cells_wait(lab):
     with lab.open() as farm:
         submitted = lab.submit(farm, "m", delegates={"cpu": {}})
@@ -215,6 +221,7 @@ def test_cancelling_what_has_ended_changes_nothing(lab):
         assert farm.reading.cell(cells[0].cell_id).status == "done"
 
 
+@pytest.mark.slow
 def test_state_can_be_read_while_a_campaign_runs(lab):
     driver = lab.start("m", delegates=STUCK)
     driver.until_started("gpu")

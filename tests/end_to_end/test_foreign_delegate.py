@@ -141,6 +141,7 @@ def measured(installed) -> list[dict]:
     return json.loads(ran.stdout)
 
 
+@pytest.mark.slow
 def test_the_wheel_installs_one_name_and_leaves_others_alone(installed):
     (record,) = installed.packages.glob("delegate_farm-*.dist-info/RECORD")
     with record.open(newline="") as file:

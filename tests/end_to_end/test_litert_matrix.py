@@ -75,6 +75,7 @@ def measured(tmp_path_factory, monkeypatch) -> Ran:
     return Ran(home, plan.stdout + plan.stderr, cells)
 
 
+@pytest.mark.slow
 def test_both_interfaces_are_measured_and_judged(ran):
     for name, precision in (
         ("litert-interpreter-no-force_fp16", "fp32"),

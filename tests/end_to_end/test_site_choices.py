@@ -59,6 +59,7 @@ def said(page: Page, model: str, column: str) -> str:
     return " ".join(line(page, model).locator(f"td[data-column='{column}']").inner_text().split())
 
 
+@pytest.mark.slow
 def test_another_metric_shows_each_model_s_best_by_it(page):
     page.get_by_label("Metric").select_option("init")
     page.wait_for_selector("td[data-column='init, cold, ms']")

@@ -113,6 +113,7 @@ def _said(change: Change) -> tuple[str, str]:
     return "not judged" if is_decided else change.verdict, shown
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("before", "after"), [(DEMO, AGAIN), rarely(AGAIN, DEMO), rarely(OLDER, AGAIN)])
 def test_words_ratios_and_changed_fields_are_those_of_farm_compare(site, page, before, after):
     _open(page, site, ("first", before), ("second", after))

@@ -80,6 +80,7 @@ def screen(chromium: Browser, request) -> Iterator[Page]:
     context.close()
 
 
+@pytest.mark.slow
 def test_pages_of_six_columns_fit_every_screen(site: Path, screen: Page) -> None:
     width = screen.viewport_size["width"]
     for path in PAGES:

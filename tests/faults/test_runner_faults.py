@@ -33,6 +33,7 @@ def leftovers(folder: Path) -> list[int]:
     return found
 
 
+@pytest.mark.slow
 def test_scenario_01_a_killed_runner_is_reported_and_its_cell_tried_again(fault_lab):
     lab = fault_lab.start("agA", devices=1)
     agent = lab.agents["agA"]

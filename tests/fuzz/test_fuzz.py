@@ -42,6 +42,7 @@ def test_the_fuzzers_start_from_every_operator():
     assert len(missing) < MISSING, missing
 
 
+@pytest.mark.slow
 def test_mutated_files_never_harm_the_reader(start: list[Seed]):
     files = range(1, 1 + FOR_THE_READER)
     ran, findings = run_cases(lambda: reader.reads(start), files, reader.LIMITS, float("inf"))

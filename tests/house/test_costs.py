@@ -164,6 +164,7 @@ names += [] if "pauses" in MeasurePlan().model_dump_json() else ["older plans ar
 """
 
 
+@pytest.mark.slow
 def test_a_pass_is_a_module_and_lines_in_three_files(tmp_path):
     for package in PACKAGES:
         shutil.copytree(

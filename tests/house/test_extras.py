@@ -9,6 +9,7 @@ import subprocess
 import sys
 from importlib.metadata import distributions, packages_distributions
 
+import pytest
 from packaging.specifiers import SpecifierSet
 
 from tests.needs import REPOSITORY
@@ -77,6 +78,7 @@ def said(folder, *lines: str, **environment: str) -> dict[str, int]:
     return json.loads(ran.stdout.splitlines()[-1])
 
 
+@pytest.mark.slow
 def test_a_farm_on_one_machine_needs_no_package_of_a_lab(tmp_path):
     model = tmp_path / "relu.tflite"
     model.write_bytes(unary_model())

@@ -46,6 +46,7 @@ def test_the_pauses_before_health_checks_are_the_codes():
     assert "after 10 s, 1 min, 10 min and every hour" in TEXT
 
 
+@pytest.mark.slow
 def test_redis_starts_with_the_commands_and_the_configuration_that_stand_there(tmp_path: Path) -> None:
     port, data = free_port(), tmp_path / "data"
     data.mkdir()

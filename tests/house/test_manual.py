@@ -8,6 +8,8 @@ import re
 import subprocess
 import sys
 
+import pytest
+
 from agent.wire.messages import ReasonCode
 from tests.needs import REPOSITORY
 
@@ -15,6 +17,7 @@ DOCS = REPOSITORY / "docs"
 TROUBLES = (DOCS / "troubleshooting.md").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_it_builds_without_a_warning_and_holds_every_page(tmp_path):
     built = subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "--strict", "-d", str(tmp_path)],

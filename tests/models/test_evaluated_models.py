@@ -104,6 +104,7 @@ def test_a_classifier_has_the_top_k_of_litert(tmp_path):
     check_classifier(tmp_path, OURS)
 
 
+@pytest.mark.slow
 def test_a_detector_has_the_precision_of_litert_and_of_pycocotools(tmp_path):
     check_detector(tmp_path, OURS)
 

@@ -13,6 +13,7 @@ from tests.needs import REPOSITORY
 PROTECTION = "artifacts/agent-size"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("harmless", "end"),
     [

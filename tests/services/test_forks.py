@@ -104,6 +104,7 @@ def _runs(program: int) -> bool:
         return False
 
 
+@pytest.mark.slow
 def test_it_dies_with_the_process_that_started_it(tmp_path: Path) -> None:
     code = (
         "import os, sys, time; from pathlib import Path; from tests.services.forks import Program\n"

@@ -35,6 +35,7 @@ def compiled(folder, text):
     return found, started
 
 
+@pytest.mark.slow
 def test_a_text_is_compiled_once_and_another_text_or_state_of_the_product_again(tmp_path, monkeypatch):
     first, started = compiled(tmp_path, kernel(""))
     assert started

@@ -49,6 +49,7 @@ def pictures(tmp_path_factory) -> Path:
     return folder / "data.zip"
 
 
+@pytest.mark.slow
 def test_outputs_and_labelled_pictures_are_judged_by_the_tools_of_the_device(board, pictures, tmp_path):
     device = next(device for device in board.agent.hello.devices if device.device_id == "judged")
     assert device.environment.keys() >= set(EVALUATION)

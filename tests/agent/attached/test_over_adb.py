@@ -71,6 +71,7 @@ def phone(tmp_path_factory, probed, tiny) -> Iterator[Phone]:
             found.agent.close()
 
 
+@pytest.mark.slow
 def test_a_phone_is_measured_by_its_own_tool_on_the_bytes_that_were_copied(phone, tiny):
     device = next(one for one in phone.agent.hello.devices if one.device_id == "phone")
     assert (device.api, device.name, device.environment["system"]) == ("adb", "Pixel", "google/test:15")

@@ -29,6 +29,7 @@ ENTRIES = {
 ENTRY = '[[attached]]\nkind = "ssh"\nname = "{name}"\nhost = "board"\nssh_config = "{config}"\n'
 
 
+@pytest.mark.slow
 def test_a_device_behind_ssh_is_measured_by_its_own_tool(board):
     device = next(device for device in board.agent.hello.devices if device.device_id == "real")
     assert (device.api, device.delegates) == ("ssh", ("litert", "litert-gpu"))
@@ -77,6 +78,7 @@ def test_arms_take_turns_on_the_device_and_have_a_paired_ratio(board):
     assert (ours.ratio.median, ours.ratio.blocks) == (pytest.approx(2.0), 2)
 
 
+@pytest.mark.slow
 def test_a_ratio_is_over_a_baseline_that_has_not_failed_in_a_later_block(board):
     board.says(PRINTS)
     fails = f"c={board.folder}/blocks; echo >>$c; [ $(wc -l <$c) -lt 3 ] || exit 1"

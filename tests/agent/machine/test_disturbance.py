@@ -168,6 +168,7 @@ def test_rounding_is_subtracted_and_grows_with_the_root_of_the_cpus():
     assert window(foreign_s=None).surely_foreign_s is None
 
 
+@pytest.mark.slow
 def test_the_gate_waits_as_often_as_it_may_and_then_says_who_is_there(neighbours):
     told: list[str] = []
     gate = Gate(CPUS, (), 2, told.append, calibration.read, wait_s=0.1)

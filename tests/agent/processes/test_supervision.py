@@ -181,6 +181,7 @@ def test_cancel_of_an_unknown_attempt_is_ignored(start_agent, stored):
     assert agent.run(job(stored)).status is Status.FAILED
 
 
+@pytest.mark.slow
 def test_shutdown_reports_what_ran_as_interrupted_and_exits_0(start_agent, stored):
     agent = start_agent(runner=bad("stubborn"))
     pids = started_stubborn(agent, job(stored))
@@ -191,6 +192,7 @@ def test_shutdown_reports_what_ran_as_interrupted_and_exits_0(start_agent, store
     assert not any(alive(pid) for pid in pids)
 
 
+@pytest.mark.slow
 def test_sigterm_ends_the_agent_as_a_shutdown_does(start_agent, stored):
     agent = start_agent(runner=bad("stubborn"))
     pids = started_stubborn(agent, job(stored))
@@ -200,6 +202,7 @@ def test_sigterm_ends_the_agent_as_a_shutdown_does(start_agent, stored):
     assert not any(alive(pid) for pid in pids)
 
 
+@pytest.mark.slow
 def test_sigint_of_the_terminal_does_not_reach_the_attempt(start_agent, stored):
     agent = start_agent(runner=bad("stubborn"))
     pids = started_stubborn(agent, job(stored))
@@ -210,6 +213,7 @@ def test_sigint_of_the_terminal_does_not_reach_the_attempt(start_agent, stored):
     assert agent.process.poll() is None
 
 
+@pytest.mark.slow
 def test_orchestrator_that_hangs_up_stops_the_runner_and_gets_the_result_later(start_agent, stored):
     agent = start_agent(runner=bad("stubborn"))
     spec = job(stored)
@@ -222,6 +226,7 @@ def test_orchestrator_that_hangs_up_stops_the_runner_and_gets_the_result_later(s
     assert (owed.attempt_id, owed.reason.code) == (spec.attempt_id, ReasonCode.INTERRUPTED)
 
 
+@pytest.mark.slow
 def test_killed_agent_takes_its_runner_along_and_the_next_one_reports_it(start_agent, stored):
     agent = start_agent(runner=bad("stubborn"))
     spec = job(stored)
@@ -253,6 +258,7 @@ def test_device_stays_locked_while_a_process_of_a_killed_agents_attempt_lives(st
     eventually(lambda: try_lease(leases, "host-cpu") is not None, "the device stayed locked")
 
 
+@pytest.mark.slow
 def test_measuring_process_holds_the_lock_of_its_device(start_agent, stored, monkeypatch):
     """It may outlive its runner by a moment, in a driver: the device is not free then."""
     monkeypatch.setenv(known.VARIABLE, "")
@@ -286,6 +292,7 @@ def holds(pid: int, path: Path) -> bool:
     return False
 
 
+@pytest.mark.slow
 def test_result_that_was_finished_when_the_agent_was_killed_is_not_lost(start_agent, stored):
     agent = start_agent(runner=bad("late"))
     spec = job(stored)
@@ -298,6 +305,7 @@ def test_result_that_was_finished_when_the_agent_was_killed_is_not_lost(start_ag
     assert (owed.attempt_id, owed.status) == (spec.attempt_id, Status.DONE)
 
 
+@pytest.mark.slow
 def test_folders_of_no_attempt_are_removed_at_the_start(start_agent):
     agent = start_agent(runner=bad("silent"))
     agent.hang_up()
@@ -307,6 +315,7 @@ def test_folders_of_no_attempt_are_removed_at_the_start(start_agent):
     eventually(lambda: not any((agent.state / "work").iterdir()), "the folder of no attempt is still there")
 
 
+@pytest.mark.slow
 def test_the_only_copy_of_a_result_is_kept_until_it_is_in_the_journal(
     start_agent, stored, tmp_path, monkeypatch
 ):
@@ -332,6 +341,7 @@ def test_a_result_is_in_the_journal_before_it_is_sent(start_agent, stored, tmp_p
     journal.close()
 
 
+@pytest.mark.slow
 def test_result_is_sent_again_until_its_receipt(start_agent, stored):
     agent = start_agent(runner=bad("segfault"))
     spec = job(stored)
@@ -369,6 +379,7 @@ def test_a_farm_that_hands_out_old_epochs_is_told_the_newest(start_agent, stored
     assert "obsolete" in agent.expect(JobRefused).reason.text
 
 
+@pytest.mark.slow
 def test_message_that_is_not_understood_ends_the_agent(start_agent, stored):
     agent = start_agent(runner=bad("stubborn"))
     pids = started_stubborn(agent, job(stored))
@@ -377,6 +388,7 @@ def test_message_that_is_not_understood_ends_the_agent(start_agent, stored):
     assert not any(alive(pid) for pid in pids)
 
 
+@pytest.mark.slow
 def test_two_farms_of_one_host_take_turns(start_agent, stored, tmp_path):
     """The second agent waits for the first one's attempt; the runners' own log shows no overlap."""
     first = start_agent(runner=bad("stubborn"))

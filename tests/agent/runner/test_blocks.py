@@ -203,6 +203,7 @@ def dying(start_agent, tmp_path):
     return start_agent(runner=[sys.executable, "-P", str(script)], sandbox={"on": False}, shares=True)
 
 
+@pytest.mark.slow
 def test_an_arm_that_fails_between_blocks_or_in_a_round_ends_alone_and_the_others_finish(
     start_agent, tmp_path, stored
 ):

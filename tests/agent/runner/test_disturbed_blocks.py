@@ -33,6 +33,7 @@ sys.exit(main(sys.argv[1:]))
 """A runner that finds these rounds of its attempt disturbed, and no other."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("rounds", "repeated", "kept"),
     [

@@ -141,6 +141,7 @@ def test_arms_that_are_left_of_a_race_alternate_once_they_fit_in_memory(monkeypa
     assert together == [False, True]
 
 
+@pytest.mark.slow
 def test_arms_of_a_real_agent_leave_by_halves(start_agent, stored):
     agent = start_agent()
     arms = [{"delegate_kind": "litert", "delegate": f"litert-{n}", "delegate_options": {}} for n in range(3)]

@@ -185,6 +185,7 @@ def test_gpu_cell_is_fully_delegated_where_its_device_is_now_and_its_caches_are_
     assert written == []
 
 
+@pytest.mark.slow
 def test_no_two_attempts_overlap_even_if_all_are_sent_at_once_and_none_leaves_its_folder(
     start_agent, stored, tmp_path, monkeypatch
 ):
@@ -217,6 +218,7 @@ sys.exit(main(sys.argv[1:]))
 """]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_without_litert_our_cpu_is_the_reference_and_its_own_row_is_not_judged(start_agent, stored):
     cpu = measured(start_agent(runner=NO_LITERT), job(stored, "cpu")).measurement.accuracy
     assert cpu.verdict is None
@@ -307,6 +309,7 @@ def test_own_inputs_are_what_every_process_is_fed(agent, stored, tmp_path):
     assert {process.input_sets for process in processes if process.cache == "warm"} == {5}
 
 
+@pytest.mark.slow
 def test_operators_on_the_cpu_that_an_option_forbids_are_named_in_one_line(agent, stored):
     forbidding = {"require_full_delegation": True, "first_delegate_node_index": 1}
     result = agent.run(job(stored, "gpu", opencl_device(agent), delegate_options=forbidding))

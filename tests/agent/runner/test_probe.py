@@ -52,6 +52,7 @@ def listed() -> ProbeReport:
     return probe_with()
 
 
+@pytest.mark.slow
 def test_every_device_tells_processors_of_one_name_apart(listed):
     for device in listed.devices:
         assert device.environment["processor"] == processor().model
@@ -121,6 +122,7 @@ def test_each_further_gpu_lengthens_the_limit_of_a_listing(tmp_path, nodes, seco
     assert probe_limit_s(tmp_path) == seconds
 
 
+@pytest.mark.slow
 def test_two_probes_find_the_same_devices(listed):
     """But for the time that a driver took, and the memory that PoCL finds, each probe says the same."""
     changing = {FIRST_KERNEL_FACT: "", "opencl_memory_bytes": ""}
@@ -228,6 +230,7 @@ def test_driver_that_crashes_costs_its_devices_but_not_the_cpu():
     assert "SIGSEGV" in report.missing[-1].reason
 
 
+@pytest.mark.slow
 def test_a_driver_of_adapters_that_crashes_costs_these_alone():
     crashes = CRASHES.replace('"--without-opencl" not in sys.argv', "sys.argv[1:] == ['--probe']")
     report = probe([sys.executable, "-c", crashes])

@@ -19,6 +19,7 @@ from tests.agent.embedded_agent import BRIEF, job
 LONG = BRIEF.model_copy(update={"rounds": 5, "slice_seconds": 0.2})
 
 
+@pytest.mark.slow
 def test_a_neighbour_that_computes_is_in_the_allowance_of_a_real_cell(start_agent, stored):
     agent = start_agent()
     cpus = os.sched_getaffinity(0)
@@ -45,6 +46,7 @@ def test_a_neighbour_that_computes_is_in_the_allowance_of_a_real_cell(start_agen
         assert (sensor in quality.seen) != (sensor in unseen), quality
 
 
+@pytest.mark.slow
 def test_a_device_gets_a_history_of_its_workload(start_agent, stored):
     agent = start_agent()
     facts = agent.run(job(stored, "cpu")).facts
@@ -52,6 +54,7 @@ def test_a_device_gets_a_history_of_its_workload(start_agent, stored):
     assert '"host-cpu"' in (agent.state / "workload.json").read_text()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layer", ["POCL_DEBUG", "LD_AUDIT"])
 def test_publish_is_refused_where_a_layer_changes_what_is_measured(start_agent, stored, monkeypatch, layer):
     monkeypatch.setenv(layer, "")

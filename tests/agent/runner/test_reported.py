@@ -56,6 +56,7 @@ def test_an_interface_of_a_device_has_an_environment_of_its_own(start_agent, sto
     assert agent.refusal(gone).reason.code is ReasonCode.NO_DEVICE
 
 
+@pytest.mark.slow
 def test_a_package_that_is_upgraded_under_a_running_agent_is_filed_under_its_new_version(
     start_agent, stored, tmp_path, monkeypatch
 ):
@@ -89,6 +90,7 @@ def test_what_a_runner_says_of_its_machine_is_looked_into_and_not_believed(
     assert device.environment == truth
 
 
+@pytest.mark.slow
 def test_another_device_in_the_place_of_the_listed_one_is_never_measured_under_its_name(
     start_agent, stored, probed, tmp_path
 ):

@@ -24,6 +24,7 @@ def test_models_need_no_yaml(call: Call, shell: Shell) -> None:
     assert {cell["delegate"] for cell in plan} == {"cpu", "gpu", "litert"}
 
 
+@pytest.mark.slow
 def test_a_campaign_without_yaml_has_a_name_delegates_and_options(
     call: Call, shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:

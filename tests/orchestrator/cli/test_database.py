@@ -137,6 +137,7 @@ def test_pruning_says_what_it_wants_and_what_it_did(call: Call, measured: Shell)
     assert "good" in call(measured, "results").out
 
 
+@pytest.mark.slow
 def test_a_full_budget_refuses_a_submission_with_the_figure_and_keeps_what_is_there(
     call: Call, measured: Shell
 ) -> None:

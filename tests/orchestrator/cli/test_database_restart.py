@@ -45,6 +45,7 @@ def cluster(short_folder: Path) -> Iterator[PostgresCluster]:
     made.stop("immediate")
 
 
+@pytest.mark.slow
 def test_submit_watch_and_logs_wait_for_a_database_that_restarts(shell, cluster, monkeypatch) -> None:
     url = cluster.socket_url(cluster.new_database())
     join(url)

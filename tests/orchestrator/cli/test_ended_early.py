@@ -95,6 +95,7 @@ def shown_everywhere(farm: OneFarm, capsys: pytest.CaptureFixture[str], p50: flo
     assert any(float(found) == pytest.approx(p50, rel=0.03) for found in sorted_by)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("finished", FINISHED)
 def test_ctrl_c_keeps_finished_blocks_and_the_same_command_goes_on_from_them(
     stopped: OneFarm, capsys: pytest.CaptureFixture[str], finished: int
@@ -114,6 +115,7 @@ def test_ctrl_c_keeps_finished_blocks_and_the_same_command_goes_on_from_them(
     assert (stopped.cell().status, stopped.cell().kept) == ("done", "")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("finished", FINISHED)
 def test_a_cancelled_attempt_keeps_finished_blocks_and_the_next_campaign_goes_on_from_them(
     stopped: OneFarm, capsys: pytest.CaptureFixture[str], finished: int
@@ -139,6 +141,7 @@ def test_a_first_measurement_that_is_cancelled_with_nothing_finished_is_cancelle
     assert (stopped.cell().state, stopped.cell().measurement) == ("cancelled", None)
 
 
+@pytest.mark.slow
 def test_refine_goes_on_from_a_result_that_was_cancelled(stopped: OneFarm) -> None:
     stop_when_started(stopped, 2, cancel)
     run(["submit", "models.yaml"])

@@ -80,6 +80,7 @@ def environment(tmp_path: Path) -> dict[str, str]:
     return plain | own | CPU_ALONE | {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(wheels), "COLUMNS": "100"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "code", "stored"),
     [

@@ -29,6 +29,7 @@ from tests.orchestrator.cli import claiming_agent
 from tests.orchestrator.cli.conftest import Shell
 from tests.orchestrator.cli.models import unary_model
 from tests.orchestrator.results.test_vagueness import of as vague_or_decided
+from tests.sweeps import slowly
 
 CAMPAIGN = """\
 version: 1
@@ -107,6 +108,7 @@ def test_blocks_are_added_until_nothing_is_vague(farm: OneFarm, capsys: pytest.C
     assert "1 cell: 1 reused" in capsys.readouterr().err, "the pooled result is one of the same series"
 
 
+@pytest.mark.slow
 def test_what_a_campaign_s_time_leaves_goes_to_its_vaguest_cells(farm: OneFarm) -> None:
     (farm.folder / "models.yaml").write_text(f"{CAMPAIGN}time_budget: 10m\n")
     assert run(["submit", "models.yaml"]) == 0
@@ -148,13 +150,15 @@ def test_no_time_is_left_where_the_plans_took_all_of_it(farm: OneFarm) -> None:
 @pytest.mark.parametrize(
     ("limit_ms", "undecided", "blocks", "code", "raised"),
     [
-        (0.1, "fail", 3, 3, r"p50 1 ms \[.* ms to .* ms\], limit 0.1 ms: exceeded; details: farm show "),
-        (0.1, "warn", 3, 3, "exceeded"),
-        (10.0, "fail", 3, 0, None),
-        (0.95, "fail", 12, 3, "exceeded"),
-        (1.3, "fail", 12, 0, None),
+        slowly(
+            0.1, "fail", 3, 3, r"p50 1 ms \[.* ms to .* ms\], limit 0.1 ms: exceeded; details: farm show "
+        ),
+        slowly(0.1, "warn", 3, 3, "exceeded"),
+        slowly(10.0, "fail", 3, 0, None),
+        slowly(0.95, "fail", 12, 3, "exceeded"),
+        slowly(1.3, "fail", 12, 0, None),
         (1.005, "fail", 12, 5, r"limit 1.005 ms: undecided; measure longer .*standard.* or move the limit"),
-        (1.005, "warn", 12, 0, "limit 1.005 ms: undecided"),
+        slowly(1.005, "warn", 12, 0, "limit 1.005 ms: undecided"),
     ],
 )
 def test_an_open_limit_gets_blocks_once_and_command_line_and_python_agree(
@@ -190,6 +194,7 @@ def test_an_open_limit_gets_blocks_once_and_command_line_and_python_agree(
         assert isinstance(error.value, api.UndecidedError) is (code == 5)
 
 
+@pytest.mark.slow
 def test_ctrl_c_keeps_every_result_and_refine_goes_on_afterwards(
     farm: OneFarm, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -58,6 +58,7 @@ def test_a_cell_is_reproduced_with_the_same_plan_and_ends_with_the_ratio(
     assert {one["what"] for one in told["unmatched"]} <= {"baseline", "condition"}, "the same machine"
 
 
+@pytest.mark.slow
 def test_a_bundle_is_measured_by_a_farm_that_knows_nothing_of_it(measured: Shell, shell: Shell) -> None:
     shell.folder.mkdir(exist_ok=True)
     bundle = shell.folder / "cell.zip"

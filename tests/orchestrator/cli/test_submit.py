@@ -62,6 +62,7 @@ def test_a_submit_ends_with_the_answer(measured: Shell) -> None:
     assert max(map(len, lines)) <= 120
 
 
+@pytest.mark.slow
 def test_a_second_submit_reuses_every_cell_and_says_so(measured: Shell) -> None:
     plan = measured.farm("submit", "models.yaml", "--dry-run", "--json").json()
     assert [cell["action"] for cell in plan] == ["reuse"] * 4
@@ -91,6 +92,7 @@ def test_two_runs_are_compared_and_a_reused_result_is_no_evidence(measured: Shel
     assert " | speed | verdict | why |" in markdown
 
 
+@pytest.mark.slow
 def test_a_budget_fails_a_build_and_names_the_cell(measured: Shell) -> None:
     junit = measured.folder / "report.xml"
     met = measured.farm(
@@ -137,6 +139,7 @@ def test_a_dry_run_lists_every_cell_and_names_what_changed(measured: Shell) -> N
     assert {cell["action"] for cell in forced} == {"run"}
 
 
+@pytest.mark.slow
 def test_a_dry_run_explains_how_many_operators_a_delegate_takes(measured: Shell) -> None:
     text = CAMPAIGN.replace("  litert: {", "  gpu: {kind: gpu}\n  whole: {kind: litert}\n  litert: {")
     measured.write("explained.yaml", text)
@@ -304,6 +307,7 @@ def test_status_lists_campaigns_and_cells(measured: Shell) -> None:
     assert len(measured.farm("results", "--campaign", "all", "--json").json()) >= 4
 
 
+@pytest.mark.slow
 def test_the_site_is_built_from_the_command_line(measured: Shell) -> None:
     ran = measured.farm("site", "build", "--out", measured.folder / "public")
     assert ran.code == 0, ran.err
@@ -391,6 +395,7 @@ def has_a_running_attempt(database: Path) -> bool:
     return False
 
 
+@pytest.mark.slow
 def test_ctrl_c_stops_the_runner_keeps_the_campaign_and_says_how_to_go_on(shell: Shell) -> None:
     submit = started(shell)
     submit.send_signal(signal.SIGINT)
@@ -405,6 +410,7 @@ def test_ctrl_c_stops_the_runner_keeps_the_campaign_and_says_how_to_go_on(shell:
     assert "host" in shell.farm("devices").out
 
 
+@pytest.mark.slow
 def test_another_terminal_cancels_a_running_campaign(shell: Shell) -> None:
     submit = started(shell)
     ran = shell.farm("cancel", "small")

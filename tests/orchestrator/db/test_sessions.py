@@ -177,6 +177,7 @@ def test_a_file_that_is_no_database_is_named_in_one_line(tmp_path, content):
     broken.close()
 
 
+@pytest.mark.slow
 def test_many_processes_may_open_a_new_farm_at_once(tmp_path):
     code = (
         "import sys; from pathlib import Path\n"

@@ -158,6 +158,7 @@ def test_a_compressed_message_is_not_decompressed_not_even_that_of_a_known_agent
     made.close()
 
 
+@pytest.mark.slow
 def test_a_message_of_100_mb_does_not_reach_the_memory_of_the_scheduler(redis_server) -> None:
     command = [sys.executable, "-c", textwrap.dedent(MEASURE), redis_server.socket_url]
     with subprocess.Popen(

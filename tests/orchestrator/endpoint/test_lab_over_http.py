@@ -172,6 +172,7 @@ def test_a_damaged_model_in_an_agents_cache_is_fetched_again_and_lost_references
         assert artifact_path(lab.state / "store", sha256).read_bytes() == content
 
 
+@pytest.mark.slow
 def test_a_user_elsewhere_brings_the_models_or_is_told_how(lab: HttpLab) -> None:
     write_campaign(lab, "elsewhere", 96, 1 << 12)
     before = campaigns(lab)

@@ -102,6 +102,7 @@ def test_an_enrolment_whose_body_comes_byte_by_byte_ends_the_connection(line: Li
     line.closes_while_sent(" ")
 
 
+@pytest.mark.slow
 def test_a_token_gives_time_for_the_body_and_none_for_the_next_head(
     line: Line, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 PROGRAM = """
 import os, pathlib, signal, sys, time, urllib.request
 from tests.services.endpoint import Endpoint
@@ -25,6 +27,7 @@ print(*said)
 """
 
 
+@pytest.mark.slow
 def test_a_signal_waits_for_the_end_of_a_transaction(tmp_path: Path) -> None:
     command = [sys.executable, "-c", PROGRAM, str(tmp_path)]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)

@@ -79,6 +79,7 @@ def safe(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     made.endpoint.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["headers", "unread"])
 def test_a_thousand_standing_connections_keep_nobody_out(plain: Lab, tmp_path: Path, kind: str) -> None:
     with Slowloris(plain.port, kind, tmp_path / "attack.log"):

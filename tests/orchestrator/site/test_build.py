@@ -402,6 +402,7 @@ def test_newest_campaign_is_found_whatever_the_order(tmp_path):
         assert names == [links.campaign_page(one.campaign_id) for one in (NEWEST, OLDER)]
 
 
+@pytest.mark.slow
 def test_build_is_a_function_of_its_input(tmp_path):
     first = build_site(FARM, tmp_path / "a").parent
     second = build_site(FARM, tmp_path / "b").parent

@@ -49,6 +49,7 @@ def _content(site: Path) -> dict[str, bytes]:
     return {str(p.relative_to(site)): p.read_bytes() for p in site.rglob("*") if p.is_file()}
 
 
+@pytest.mark.slow
 def test_an_older_campaign_has_no_pages_of_cells_and_a_newer_one_has(site):
     assert list(faults_of(site)) == []
     assert not any((site / links.cell_page(cell.cell_id)).exists() for cell in OLD_CELLS)

@@ -56,6 +56,7 @@ def say(lab: TrustedLab) -> Callable[..., None]:
     return said
 
 
+@pytest.mark.slow
 def test_nothing_that_another_agent_says_of_an_attempt_reaches_it(lab: TrustedLab, say) -> None:
     submitting = lab.begin(seconds=5.0)
     query = "SELECT attempt_id, cell_id, device_id, epoch FROM attempt WHERE ended_at IS NULL"
@@ -94,6 +95,7 @@ def test_nothing_that_another_agent_says_of_an_attempt_reaches_it(lab: TrustedLa
     assert lab.rows(attempts) == [(1, "done")]
 
 
+@pytest.mark.slow
 def test_a_hello_that_names_devices_of_another_agent_is_ignored(lab: TrustedLab, say) -> None:
     before = lab.rows("SELECT device_id, agent_id FROM device ORDER BY device_id")
     stolen: Device = CPU.model_copy(update={"device_id": before[0][0]})

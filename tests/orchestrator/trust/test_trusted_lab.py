@@ -169,6 +169,7 @@ def test_a_forged_message_is_dropped_and_the_agent_goes_on(quiet_lab: TrustedLab
     lab.measure()
 
 
+@pytest.mark.slow
 def test_where_somebody_else_keeps_the_access_lists_the_printed_commands_are_enough(
     quiet_lab: TrustedLab,
 ) -> None:
@@ -192,6 +193,7 @@ def test_a_redis_that_forgot_its_users_gets_them_again(lab: TrustedLab) -> None:
     lab.measure()
 
 
+@pytest.mark.slow
 def test_a_revoked_agent_is_shut_out_says_so_once_and_keeps_its_result_until_it_is_enrolled_again(
     each_lab: TrustedLab,
 ) -> None:

@@ -6,9 +6,12 @@ import re
 import subprocess
 import sys
 
+import pytest
+
 from tests.needs import REPOSITORY
 
 
+@pytest.mark.slow
 def test_the_example_prints_what_its_pipelines_saved():
     command = [sys.executable, "examples/pipelines.py", "examples/kinds/float32.tflite", "2"]
     ran = subprocess.run(command, cwd=REPOSITORY, check=True, capture_output=True, text=True)

@@ -74,6 +74,7 @@ def test_buffers_that_never_meet_share_memory():
     assert assign(apart, 16).size == 64
 
 
+@pytest.mark.slow
 def test_a_long_graph_is_planned_in_time_that_grows_with_its_length():
     """Comparing every pair of its 200,000 buffers would take hours."""
     chain = {i: Lifetime(1 + i % 1000, i, i + 1 + i % 3) for i in range(200_000)}

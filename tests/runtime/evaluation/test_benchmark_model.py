@@ -275,6 +275,7 @@ def test_the_log_is_what_farm_import_reads(graph, capsys):
     assert read.measurement.settings["threads"] == "1"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["cpu", "gpu"])
 def test_an_operator_profile_in_all_three_forms(graph, tmp_path, capsys, kind):
     asked = [f"--graph={graph}", *QUICK, *DELEGATED[kind][0], "--enable_op_profiling=true"]

@@ -17,6 +17,7 @@ from agent.processes.sandbox.reach import Reach
 from agent.processes.supervisor import Launch, start
 from tests.agent.embedded_agent import PATIENCE_S
 from tests.needs import compiler
+from tests.sweeps import slowly
 
 NUMPY = "import numpy as n; a = n.ones((600, 600), 'f'); assert (a @ a == 600).all()"
 LITERT = """
@@ -74,18 +75,22 @@ def in_an_arm(folder: Path, command: list[str], model: Path, **variables: str) -
 
 
 @pytest.mark.parametrize(
-    "code", [NUMPY, LITERT, CPU, OPENCL, GPU], ids=["numpy", "litert", "cpu", "opencl", "gpu"]
+    "code",
+    [slowly(NUMPY), slowly(LITERT), slowly(CPU), slowly(OPENCL), GPU],
+    ids=["numpy", "litert", "cpu", "opencl", "gpu"],
 )
 def test_it_computes_with_threads_and_empty_caches(tmp_path, tiny, code):
     variables = {"OPENBLAS_NUM_THREADS": "2", "OMP_NUM_THREADS": "2"}
     in_an_arm(tmp_path, [sys.executable, "-P", "-c", f"import sys\n{code}", str(tiny)], tiny, **variables)
 
 
+@pytest.mark.slow
 def test_an_opencl_program_is_kept_in_the_cache_of_the_arm(tmp_path, tiny):
     in_an_arm(tmp_path, [sys.executable, "-P", "-c", OPENCL], tiny)
     assert any(path.is_file() for path in (tmp_path / "caches").rglob("*"))
 
 
+@pytest.mark.slow
 def test_libraries_that_bind_their_threads_go_on(tmp_path, tiny):
     in_an_arm(tmp_path, [sys.executable, "-P", "-c", OPENCL], tiny, POCL_AFFINITY="1")
 

@@ -277,6 +277,7 @@ def test_operators_outside_the_window_stay_on_the_cpu_with_the_reason(window, ta
         assert left[3] == "operator 3 is not among those to delegate, 1 to 2"
 
 
+@pytest.mark.slow
 def test_an_interpreter_that_python_s_end_closes_says_nothing(tmp_path):
     """An interpreter in a cycle of references is closed when nothing can be imported any more."""
     model = tmp_path / "model.tflite"

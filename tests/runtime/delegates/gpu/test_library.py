@@ -138,6 +138,7 @@ def test_counters_are_as_many_as_the_shares_of_the_kernel():
     assert len(counters(3)) == int(taken) + 3 * int(pieces)
 
 
+@pytest.mark.slow
 def test_a_child_that_has_ended_for_want_of_work_is_replaced(backend):
     children = Compilers(0, backend.capabilities.name, None, idle_s=0.05)
     done = []
@@ -151,6 +152,7 @@ def test_a_child_that_has_ended_for_want_of_work_is_replaced(backend):
     assert done == ["first", "second"]
 
 
+@pytest.mark.slow
 def test_a_child_that_has_ended_before_its_first_request_is_replaced(backend):
     """A busy machine, or a suspended process, lets it end between the two."""
     children = Compilers(0, backend.capabilities.name, None, idle_s=0.05)
@@ -229,6 +231,7 @@ def spoilt(body):
     return Kernel(function.name, text, function.common), layers
 
 
+@pytest.mark.slow
 def test_a_device_whose_calls_by_address_go_wrong_is_not_used_so(forget, monkeypatch, caplog):
     body = "for (int i = 0; i < 16 * units; i++) out[i] = 3.0f;"
     monkeypatch.setattr(library, "trial_kernels", lambda: spoilt(body))

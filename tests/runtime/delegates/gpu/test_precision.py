@@ -39,6 +39,7 @@ def never():
     raise AssertionError("fp32 needs no probe")
 
 
+@pytest.mark.slow
 def test_the_probe_is_right_about_this_device_and_is_remembered(backend, tmp_path):
     cache = open_cache(tmp_path / "cache")
     device = list_devices()[0]

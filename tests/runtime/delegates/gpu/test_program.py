@@ -65,6 +65,7 @@ print(json.dumps({"s": time.perf_counter() - start, "sum": float(out.sum())}))
 """
 
 
+@pytest.mark.slow
 def test_a_second_process_compiles_nothing(tmp_path):
     """The library, the tuning and PoCL's own cache are complete after the first process."""
     environment = {

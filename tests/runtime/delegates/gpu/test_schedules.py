@@ -60,6 +60,7 @@ def test_small_layers_that_follow_one_another_are_one_enqueue_and_large_ones_hav
     np.testing.assert_allclose(found, x, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("cores", "groups"),
     [

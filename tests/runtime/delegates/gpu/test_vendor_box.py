@@ -37,6 +37,7 @@ devices: [{kind: gpu}]
 """
 
 
+@pytest.mark.slow
 def test_a_driver_that_refuses_what_it_may_runs_the_model_all_the_same(tmp_path: Path) -> None:
     """One process at a time has a context, binaries and empty buffers are refused, an event costs time."""
     strict = Box(exclusive=True, refuses_binaries=True, refuses_null=True, event_us=50)
