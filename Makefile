@@ -80,8 +80,9 @@ $(VENV)/.tests-listed: $(shell find tests -name '*.py')
 
 test-exhaustive:
 	@bash .ci/setup test
-	GUARD_ZONES=1 $(BIN)/pytest tests/runtime/ops -k opencl -m "exhaustive or not exhaustive"
-	$(BIN)/pytest -m exhaustive
+	GUARD_ZONES=1 $(BIN)/pytest $(SHARED_OUT) tests/runtime/ops -k opencl -m "exhaustive or not exhaustive"
+	$(BIN)/pytest $(SHARED_OUT) tests/runtime/ops -k "not opencl" -m exhaustive
+	$(BIN)/pytest $(SHARED_OUT) --ignore=tests/runtime/ops -m exhaustive
 
 test-site:
 	@bash .ci/setup test
