@@ -15,6 +15,7 @@ from agent.enclosed import WRITTEN_BY_BENCH
 from agent.processes.sandbox.boundary import SWITCH_VARIABLE
 from runtime.evaluation.flags import benchmark_flags
 from tests.needs import REPOSITORY
+from tests.sweeps import slowly
 
 DELEGATE = """
 import json, os, socket, sys
@@ -125,7 +126,7 @@ def test_every_file_that_bench_writes_is_one_that_it_may_write():
     assert files - {"input_layer_value_files"} == set(WRITTEN_BY_BENCH)
 
 
-@pytest.mark.parametrize("switch", ["on", "off"])
+@pytest.mark.parametrize("switch", ["on", slowly("off")])
 def test_a_verb_reaches_its_files_and_its_caches_alone(curious, tiny, tmp_path, monkeypatch, switch):
     monkeypatch.setenv(SWITCH_VARIABLE, switch)
     with socket.create_server(("127.0.0.1", 0)) as line:

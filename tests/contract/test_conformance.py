@@ -96,6 +96,7 @@ def test_two_equal_machines_share_the_models_and_each_keeps_its_own(lab):
     lab.check()
 
 
+@pytest.mark.slow
 def test_the_second_submission_measures_nothing(lab):
     first, _ = lab.run("a", "b", delegates={"cpu": {}})
     second, told = lab.run("a", "b", delegates={"cpu": {}})
@@ -135,6 +136,7 @@ def test_the_field_that_changed_is_named_before_a_cell_runs_again(lab):
     assert cells[0].environment["driver"] == "560.28"
 
 
+@pytest.mark.slow
 def test_a_device_that_went_away_does_not_hold_a_campaign_up(lab):
     with lab.open() as farm:
         submitted = lab.submit(farm, "m", delegates={"cpu": {}, "gpu": {}})
@@ -209,6 +211,7 @@ def cancelled_while_it_runs(lab):
         return found
 
 
+@pytest.mark.slow
 def test_a_cancelled_cell_keeps_its_finished_blocks_and_the_next_submission_goes_on_from_them(lab):
     for blocks in (2, 4):
         cell = cancelled_while_it_runs(lab)

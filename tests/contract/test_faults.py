@@ -136,6 +136,7 @@ def test_who_joined_may_leave_without_disturbing_the_others(lab):
     lab.check(all_ended=False)
 
 
+@pytest.mark.slow
 def test_a_result_that_was_spooled_when_the_agent_died_is_counted_and_not_measured_again(lab):
     cells, _ = lab.run("m", delegates=delegates(doomed="die-after-result"))
     assert [c.status for c in cells] == ["done"]

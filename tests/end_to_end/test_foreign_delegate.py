@@ -244,6 +244,7 @@ REFUSED = {
 }
 
 
+@pytest.mark.slow
 def test_what_its_descriptor_does_not_declare_is_refused_before_anything_runs(installed):
     first, *others = REFUSED
     wrong = "".join(f"\n  wrong-{n}: {delegate}" for n, delegate in enumerate(others))

@@ -56,6 +56,7 @@ def started_stubborn(agent, spec) -> list[int]:
     return noted(agent)
 
 
+@pytest.mark.slow
 def test_runner_that_ignores_sigterm_is_gone_with_all_its_descendants_after_the_hard_limit(
     start_agent, stored
 ):
@@ -116,6 +117,7 @@ def test_daemon_left_behind_by_a_finished_runner_is_killed(start_agent, stored):
     eventually(lambda: not alive(pid), "the daemon outlived its attempt")
 
 
+@pytest.mark.slow
 def test_orphans_of_a_finished_runner_are_killed_without_control_groups_too(start_agent, stored):
     needs.network_namespaces()  # whoever may make one may make the mount namespace that hides the groups
     agent = start_agent(runner=bad("daemon"), inside=forms.WITHOUT_GROUPS)
@@ -405,6 +407,7 @@ def test_two_farms_of_one_host_take_turns(start_agent, stored, tmp_path):
     assert second.expect(JobResult).attempt_id == waiting.attempt_id
 
 
+@pytest.mark.slow
 def test_messages_sent_in_pieces_and_together_are_understood(start_agent, stored):
     agent = start_agent(runner=bad("silent"))
     specs = [job(stored), job(stored)]

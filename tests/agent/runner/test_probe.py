@@ -100,6 +100,7 @@ def test_host_without_opencl_says_what_to_install(tmp_path):
     assert "pocl-opencl-icd" in missing.reason
 
 
+@pytest.mark.slow
 def test_a_device_that_its_driver_cannot_compile_for_is_missing_with_the_reason():
     report = probe_with(POCL_EXTRA_BUILD_FLAGS="-mcpu-of-the-future", **NO_ADAPTERS)
     assert [device.device_id for device in report.devices] == ["host-cpu"]

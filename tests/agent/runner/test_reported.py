@@ -114,6 +114,7 @@ print(*(m.__file__ for n, m in sys.modules.items() if n.startswith("runtime.") a
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_delegate_names_every_source_that_a_run_with_it_executes(kind, tiny):
     done = subprocess.run(

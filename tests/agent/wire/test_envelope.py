@@ -43,6 +43,7 @@ def signed(key, body):
     return f"1.{key.public.key_id}.{text}.{body}"
 
 
+@pytest.mark.slow
 @given(st.dictionaries(st.text(max_size=8).filter(lambda name: name != "type"), VALUES, max_size=5))
 def test_what_was_sealed_comes_out(extra):
     message = {**MESSAGE, **{f"x{name}": value for name, value in extra.items()}}

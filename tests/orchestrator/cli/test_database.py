@@ -37,6 +37,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Shell:
     return shell
 
 
+@pytest.mark.slow
 def test_a_measured_farm_is_well_and_is_copied(call: Call, measured: Shell) -> None:
     ran = call(measured, "db", "check", "--deep")
     assert ran.code == 0, ran.out

@@ -35,6 +35,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Shell:
     return shell
 
 
+@pytest.mark.slow
 def test_a_cell_is_reproduced_with_the_same_plan_and_ends_with_the_ratio(
     measured: Shell, shell: Shell
 ) -> None:

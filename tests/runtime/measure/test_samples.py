@@ -154,6 +154,7 @@ def test_single_cold_process_has_no_warm_init_and_says_so():
     assert "filled caches" in latency.missing["init_warm"]
 
 
+@pytest.mark.slow
 @given(st.lists(st.lists(st.integers(1, 10**9), min_size=64, max_size=80), min_size=3, max_size=9))
 def test_percentiles_are_ordered_and_the_interval_holds_the_median(samples):
     latency = summarise([ProcessTimes("warm", 1, 1, s) for s in samples])

@@ -30,6 +30,7 @@ MAPS = st.dictionaries(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=200)
 @given(MAPS)
 def test_reads_what_the_reference_writes(value: dict[str, Any]):

@@ -104,6 +104,7 @@ def test_a_damaged_skeleton_is_an_error(name):
         restore_skeleton(DAMAGED[name])
 
 
+@pytest.mark.slow
 def test_a_bomb_is_not_inflated():
     bomb = gzip.compress(b"SKEL0001" + struct.pack("<I", 2) + b"{}" + bytes(200 << 20))
     assert len(bomb) < 1 << 20

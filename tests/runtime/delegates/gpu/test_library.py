@@ -165,6 +165,7 @@ def test_a_child_that_has_ended_before_its_first_request_is_replaced(backend):
     assert done == ["first"]
 
 
+@pytest.mark.slow
 def test_a_child_that_somebody_kills_costs_this_compile_alone(backend):
     children = Compilers(0, backend.capabilities.name, None, idle_s=60.0)
     children.compile("binaries", "", enqueued("first"), lambda *_: None)
