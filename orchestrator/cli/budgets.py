@@ -85,11 +85,9 @@ def conclude(
     on_github = os.environ.get("GITHUB_ACTIONS") == "true"
     for one in judged:
         if one.outcome != "met":
-            # In one line: GitHub takes each line of a reason that begins with "::" for a command.
             output.note(output.clean(_line(one)))
             if on_github:
-                kind = "error" if one.outcome in failing else "warning"
-                output.note(f"::{kind} title=budget::{_escaped(_line(one))}")
+                output.annotation("error" if one.outcome in failing else "warning", "budget", _line(one))
     if judged:
         output.note(_counts(judged))
     outcomes = {one.outcome for one in judged}
@@ -102,12 +100,6 @@ def _line(one: Judged) -> str:
     cell = one.cell
     outcome = one.outcome.replace("_", " ")
     return f"budget {one.budget.text} {outcome}: {cell.model} {cell.delegate}@{cell.device}: {one.said}"
-
-
-def _escaped(text: str) -> str:
-    """Escape the message of a workflow command, as `escapeData` of GitHub's toolkit does."""
-    # The per cent sign first: those of the other two escapes are no text.
-    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 
 def _counts(judged: Sequence[Judged]) -> str:

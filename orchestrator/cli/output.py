@@ -17,11 +17,16 @@ from orchestrator.cli.verb import OK
 from orchestrator.errors import UsageError
 from orchestrator.results.format import plain, visible
 
+_COMMAND = re.compile(r"^([^\S\n]*):(?=:)", re.MULTILINE)
+"""The beginning of a line that GitHub's runners take for a workflow command, blanks in front or not
+(`ActionCommand` of github.com/actions/runner): a stranger's text must give none.
+"""
+
 
 def clean(text: str, *, keep_lines: bool = False) -> str:
-    """Make every character that moves the cursor, colours, reorders or hides visible."""
+    """Make every character visible that moves the cursor, colours, reorders, hides or begins a command."""
     shown = visible(text).replace("\t", " ")
-    return shown if keep_lines else shown.replace("\n", " ")
+    return _COMMAND.sub(r"\1⟨U+003A⟩", shown if keep_lines else shown.replace("\n", " "))
 
 
 def tolerate_any_text() -> None:
@@ -73,6 +78,13 @@ def answer(value: Any, text: str | Iterable[str], as_json: bool) -> int:
 def note(text: str) -> None:
     """Print one line about progress on standard error."""
     print(clean(text, keep_lines=True), file=sys.stderr, flush=True)
+
+
+def annotation(kind: Literal["error", "warning"], title: str, text: str) -> None:
+    """Print a workflow command, by which GitHub shows a text beside the change that a build is of."""
+    # As `escapeData` of GitHub's toolkit. The per cent sign first: those of the other two escapes are no text.
+    escaped = text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+    print(f"::{kind} title={title}::{visible(escaped)}", file=sys.stderr, flush=True)
 
 
 def error(text: str) -> None:

@@ -29,6 +29,15 @@ def test_a_line_break_in_a_name_stays_on_its_line() -> None:
     assert output.clean("a\nb", keep_lines=True) == "a\nb"
 
 
+def test_no_line_of_a_text_is_a_workflow_command() -> None:
+    assert output.clean("why\n::error::no\n\u00a0 ::warning::no", keep_lines=True) == (
+        "why\n⟨U+003A⟩:error::no\n\u00a0 ⟨U+003A⟩:warning::no"
+    )
+    assert output.clean(" ::error::no") == " ⟨U+003A⟩:error::no"
+    assert output.clean("why\n::error::no") == "why ::error::no"
+    assert output.clean("std::swap, a: b") == "std::swap, a: b"
+
+
 def test_a_plain_table_is_aligned_and_may_have_lines_in_cells() -> None:
     names = ("name", "n")
     assert output.aligned(names, [["a", "1"], ["long", "10"]], "n") == ["name   n", "a      1", "long  10"]
