@@ -170,8 +170,8 @@ def test_sums_beyond_32_bits_are_of_floats(tmp_path_factory):
     levels = np.full((16, depth), -128, np.int8)
     case = dense("long", Arg(levels, per_tensor(0.01), constant=True), True, 9)
     x = np.ones((4, depth), np.float32)
-    (found,) = Family(opened(tmp_path_factory, None), [(case.model, (x,))]).outputs(0) or ()
-    # So many float32 terms, added one by one, are off by so much; a wrapped sum would have another sign.
+    (found,) = Family(opened(tmp_path_factory), [(case.model, (x,))]).outputs(0) or ()
+    # So many float32 terms, added one by one, are off by so much; a wrapped sum would be by far more.
     np.testing.assert_allclose(found, ours(case.model, x), rtol=2e-3)
 
 
