@@ -302,6 +302,8 @@ def test_what_wgsl_leaves_open_is_what_c_defines(device: Any) -> None:
             ("atan2(in[i], as_float(whole[i]))", np.arctan2(x, y)),
             ("fmod(in[i], as_float(whole[i]))", np.fmod(x, y)),
             ("tanh(in[i])", np.tanh(x)),
+            ("in[i] != as_float(whole[i]) ? 1.0f : 0.0f", x != y),
+            ("in[i] == as_float(whole[i]) ? 1.0f : 0.0f", x == y),
         ):
             found = computed(device, f"{item}out[i] = {call};", x, bits, 64)
             np.testing.assert_allclose(found, expected, rtol=1e-5, err_msg=call)

@@ -169,9 +169,12 @@ def binary(operator: str, left: Value, right: Value) -> Value:
     a, b = converted(left, computed), converted(right, computed)
     if operator not in _COMPARED:
         return Value(f"({a.text} {operator} {b.text})", computed, None, reads)
-    text = f"({a.text} {operator} {b.text})"
-    if computed.kind == FLOAT and operator not in ("==", "!="):
-        text = f"{ordered(computed.width)}({text}, {a.text}, {b.text})"
+    if computed.kind == FLOAT and operator != "==":
+        # `!=` is true where one is NaN; wgpu makes of it what is false there (SPIR-V's OpFOrdNotEqual).
+        holds = f"({a.text} {'==' if operator == '!=' else operator} {b.text})"
+        text = f"{'!' * (operator == '!=')}{ordered(computed.width)}({holds}, {a.text}, {b.text})"
+    else:
+        text = f"({a.text} {operator} {b.text})"
     return Value(text, Number(BOOL, computed.width), None, reads)
 
 
