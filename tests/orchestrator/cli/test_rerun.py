@@ -34,5 +34,5 @@ def test_two_campaigns_are_measured_anew_by_blocks_and_have_a_paired_ratio(shell
     assert found["rerun"]["left_out"] == []
     first, _ = found["rerun"]["campaigns"]
     table = shell.farm("results", first)
-    assert "cpu-a@host-cpu" in table.out
-    assert "cpu-b@host-cpu" in table.out
+    assert "cpu-a (threads: 1)" in table.out
+    assert "cpu-b (threads: 2)" in table.out
