@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
+import fcntl
 import resource
 import sqlite3
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Event
 
 import pytest
 
 from agent.attempt.journal import Journal
 from agent.config import AgentConfig
 from agent.daemon import serve_over
-from tests.agent.embedded_agent import job, put_model
+from tests.agent.embedded_agent import PATIENCE_S, job, put_model
 
 
 class NoLink:
     """Stands for a link that an agent which cannot start never uses."""
 
 
+def configured(tmp_path: Path, probed: list[str]) -> AgentConfig:
+    return AgentConfig("a", tmp_path / "state", tmp_path / "store", tmp_path / "leases", probe_command=probed)
+
+
 def start(tmp_path: Path, probed: list[str], caplog: pytest.LogCaptureFixture) -> str:
     """Return the one line with which an agent refuses to start."""
-    config = AgentConfig(
-        "a", tmp_path / "state", tmp_path / "store", tmp_path / "leases", probe_command=probed
-    )
-    assert serve_over(config, NoLink) == 1  # type: ignore[arg-type]  # see `NoLink`
+    assert serve_over(configured(tmp_path, probed), NoLink) == 1  # type: ignore[arg-type]  # see `NoLink`
     (record,) = caplog.records
     assert record.exc_info is None
     return record.getMessage()
@@ -80,3 +84,20 @@ def test_an_agent_takes_the_open_files_that_it_needs_or_says_what_is_missing(
     (tmp_path / "state").chmod(0o700)
     assert "journal" in start(tmp_path, probed, caplog), "it got as far as its journal"
     assert limits[-1] == (256, 4096)
+
+
+def test_an_agent_waits_until_its_predecessor_has_left_the_state_folder(tmp_path, probed):
+    connected = Event()
+
+    def connect():
+        connected.set()
+        raise ConnectionRefusedError
+
+    (tmp_path / "state").mkdir(mode=0o700)
+    with (tmp_path / "state" / "agent.lock").open("w") as lock, ThreadPoolExecutor(1) as pool:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        served = pool.submit(serve_over, configured(tmp_path, probed), connect)
+        assert not connected.wait(1)
+        fcntl.flock(lock, fcntl.LOCK_UN)
+        assert connected.wait(PATIENCE_S)
+        assert served.result(PATIENCE_S) == 1

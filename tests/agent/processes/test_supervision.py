@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import signal
 import subprocess
 import sys
 import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -427,17 +425,3 @@ def test_gone_is_logged_when_all_processes_are_dead(start_agent, stored):
     assert [(line.event, line.attempt_id, line.exclusion_group) for line in lines] == [
         ("gone", spec.attempt_id, "host-cpu")
     ]
-
-
-@pytest.mark.slow
-def test_an_agent_waits_until_its_predecessor_has_left_the_state_folder(start_agent, tmp_path):
-    folder = tmp_path / "agent"
-    folder.mkdir(mode=0o700)
-    with (folder / "agent.lock").open("w") as lock, ThreadPoolExecutor(1) as pool:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        started = pool.submit(start_agent, runner=bad("silent"))
-        # Long enough that one that does not wait has started on a busy machine, too.
-        with pytest.raises(TimeoutError):
-            started.result(5.0)
-        fcntl.flock(lock, fcntl.LOCK_UN)
-        assert started.result(PATIENCE_S).hello.agent_id == "test"

@@ -171,8 +171,8 @@ def binary(operator: str, left: Value, right: Value) -> Value:
         return Value(f"({a.text} {operator} {b.text})", computed, None, reads)
     if computed.kind == FLOAT and operator != "==":
         # `!=` is true where one is NaN; wgpu makes of it what is false there (SPIR-V's OpFOrdNotEqual).
-        holds = f"({a.text} {'==' if operator == '!=' else operator} {b.text})"
-        text = f"{'!' * (operator == '!=')}{ordered(computed.width)}({holds}, {a.text}, {b.text})"
+        compared = f"({a.text} {'==' if operator == '!=' else operator} {b.text})"
+        text = f"{'!' * (operator == '!=')}{ordered(computed.width)}({compared}, {a.text}, {b.text})"
     else:
         text = f"({a.text} {operator} {b.text})"
     return Value(text, Number(BOOL, computed.width), None, reads)
