@@ -82,7 +82,7 @@ def note(text: str) -> None:
 
 def annotation(kind: Literal["error", "warning"], title: str, text: str) -> None:
     """Print a workflow command, by which GitHub shows a text beside the change that a build is of."""
-    # As `escapeData` of GitHub's toolkit. The per cent sign first: those of the other two escapes are no text.
+    # As `escapeData` of GitHub's toolkit. The per cent sign first: those of the other escapes are no text.
     escaped = text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
     print(f"::{kind} title={title}::{visible(escaped)}", file=sys.stderr, flush=True)
 
