@@ -17,9 +17,13 @@ from tests.services.postgres import PostgresCluster
 from tests.services.redis import RedisServer
 
 MACHINES = ("services", "server", "agA", "agB", "middle")
-QUICK = ("tests/faults/test_invariants.py", "tests/faults/test_runner_faults.py::test_scenario_01_")
-"""Tests that `make test` runs too, so that neither checker nor lab can break unnoticed: all of the checker's,
-and one scenario.
+QUICK = (
+    "tests/faults/test_invariants.py",
+    "tests/faults/test_runner_faults.py::test_scenario_01_",
+    "tests/faults/test_mutations.py::test_all_of_them_",
+)
+"""Tests that CI runs too, so that neither checker nor lab nor mutation can break unnoticed: all of the
+checker's, one scenario, and that there is something to take away.
 """
 _RECORD = Record()
 _REPORT = SessionReport.wanted(VARIABLE)

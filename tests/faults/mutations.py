@@ -68,16 +68,15 @@ def without_flock() -> None:
 
 def without_epoch() -> None:
     """Whatever epoch a result carries, it is taken for the newest of its device."""
-    from orchestrator.db.scheduling import ingest
-    from orchestrator.policy.lifecycle import ATTEMPT_MOVES, LIVE_ATTEMPT, AttemptState, CellState
+    from orchestrator.policy import attempt_ends
+    from orchestrator.policy.lifecycle import ATTEMPT_MOVES, LIVE_ATTEMPT, CellState
 
-    def decides(turn: Any, attempt: Any, _message: Any, ended: Any) -> bool:
-        state = AttemptState(attempt.state)
-        waits = turn.cell(attempt.cell_id).state == CellState.QUEUED
-        return ended.state in ATTEMPT_MOVES[state] and (state in LIVE_ATTEMPT or waits)
+    def decides(known: Any, end: Any) -> bool:
+        waits = known.cell is CellState.QUEUED
+        return end.state in ATTEMPT_MOVES[known.state] and (known.state in LIVE_ATTEMPT or waits)
 
-    assert callable(ingest._decides)
-    vars(ingest)["_decides"] = decides
+    assert callable(attempt_ends._decides)
+    vars(attempt_ends)["_decides"] = decides
 
 
 def drop_unique_indexes(database: Database) -> None:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
+from tests.faults.mutations import MUTATIONS
 from tests.faults.test_agent_faults import (
     test_scenario_10_a_late_result_finds_its_cell_waiting_and_is_not_counted_even_so as late_result,
 )
@@ -16,6 +20,7 @@ from tests.faults.test_message_faults import (
 from tests.faults.test_scheduler_faults import (
     test_scenario_13_two_schedulers_at_once_cannot_both_give_a_device_work as two_schedulers,
 )
+from tests.needs import REPOSITORY
 
 CAUGHT_BY = {
     "claim": (duplicates, r"was run \d+ times|a cell was run again"),
@@ -35,3 +40,9 @@ def test_a_protection_that_is_taken_away_is_missed(fault_lab, protection, record
     with pytest.raises(AssertionError, match=notices) as caught:
         scenario(fault_lab)
     record_property("noticed", str(caught.value).splitlines()[0][:160])
+
+
+def test_all_of_them_find_what_they_take_away():
+    """In a process of its own, which is without it for good."""
+    program = "import sys; from tests.faults import mutations; list(map(mutations.apply, sys.argv[1:]))"
+    subprocess.run([sys.executable, "-c", program, *MUTATIONS], cwd=REPOSITORY, check=True)
