@@ -10,7 +10,7 @@ DEMO_HOME := $(CURDIR)/.farm
 help:
 	@echo "make demo             measure nine models on three delegates, print the table, build the site"
 	@echo "make test             ruff, mypy, import-linter, pytest"
-	@echo "make test-slow        the tests that take seconds each (5 minutes); CI runs them, too"
+	@echo "make test-slow        the tests that take seconds each (8 minutes); CI runs them, too"
 	@echo "make test-all         every suite below in turn, but the benchmarks; goes on where it was stopped (hours)"
 	@echo "make test-exhaustive  the long sweeps that 'make test' leaves out"
 	@echo "make test-site        the site in a real browser: pages, five questions in five clicks, axe on every kind of page"

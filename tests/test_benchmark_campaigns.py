@@ -51,7 +51,7 @@ baseline: {delegate: litert}
 """
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_a_campaign_is_submitted_and_its_report_says_what_the_farm_says(tmp_path, monkeypatch):
     def forked(*arguments, stdout=None, **more):
         return run("farm", *arguments, cwd=REPOSITORY, env=os.environ | more)

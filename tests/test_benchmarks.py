@@ -28,7 +28,7 @@ def figures(tmp_path, module, *options):
     return json.loads(out.read_text())
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_counts_of_channels_have_times_and_bytes(tmp_path):
     """One run of each count, for which the machine need not be quiet, as it must be for the benchmark."""
     seconds = {}
@@ -70,7 +70,7 @@ def test_the_scheduler_under_load_ends_every_cell(tmp_path, classes):
     assert {"fsync_8k_ms", "cpus", "python"} <= set(found["machine"])
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_devices_of_a_lab_get_their_next_cells_through_celery(tmp_path):
     needs.redis_server()
     needs.postgres_binaries()
@@ -83,7 +83,7 @@ def test_devices_of_a_lab_get_their_next_cells_through_celery(tmp_path):
     assert found["broker_bytes_per_cell"]["in"] > 1000
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_what_measuring_costs_is_measured(tmp_path):
     found = figures(tmp_path, "measuring_cost", "--parts", "loop", "sensors", "--slices", "4")
     assert 0 < found["loop"]["overhead_us_median"] < 1000
@@ -93,7 +93,7 @@ def test_what_measuring_costs_is_measured(tmp_path):
     assert low <= found["sensors"]["ratio"] <= high
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_what_the_sandbox_costs_is_measured(tmp_path):
     small = ("--rounds", "1", "--seconds", "0.01", "--delegates", "litert", "cpu")
     found = figures(tmp_path, "sandbox", "--models", "torchvision_mobilenet_v3_small", *small)
@@ -101,7 +101,7 @@ def test_what_the_sandbox_costs_is_measured(tmp_path):
     assert all(row[figure]["ratio"] > 0 for row in found["rows"] for figure in ("init", "p50", "memory"))
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_the_farms_loop_is_compared_with_a_plain_one(tmp_path):
     model = "torchvision_mobilenet_v3_small"
     found = figures(tmp_path, "plain_loop", "--models", model, "--blocks", "1", "--rounds", "2")
@@ -109,7 +109,7 @@ def test_the_farms_loop_is_compared_with_a_plain_one(tmp_path):
     assert found[model]["plain"]["ratio"] > 0
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_two_campaigns_are_compared_whole_and_timed(tmp_path):
     found = figures(tmp_path, "compare_scale", "--cells", "20", "--rounds", "1")
     assert found["cells"] == 20
@@ -117,7 +117,7 @@ def test_two_campaigns_are_compared_whole_and_timed(tmp_path):
     assert found["compare_cpu_s"][0] > 0
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_a_site_is_built_whole_again_and_with_one_more_and_timed(tmp_path):
     found = figures(tmp_path, "site_scale", "--models", "10", "--columns", "2", "--versions", "2")
     assert found["results"] == 40
@@ -125,7 +125,7 @@ def test_a_site_is_built_whole_again_and_with_one_more_and_timed(tmp_path):
     assert found["files"] > 40
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_a_home_page_of_many_models_is_opened_filtered_and_sorted_in_a_browser(tmp_path):
     found = figures(tmp_path, "home_scale", "--rows", "250", "--rounds", "1")
     assert found["rows"] == 250

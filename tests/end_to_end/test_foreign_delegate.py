@@ -198,7 +198,7 @@ def test_farm_devices_offers_it(installed):
     assert "elementwise" in host["delegates"]
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_the_matrix_plans_it_on_that_device(installed):
     ran = installed.farm("submit", installed.manifest(), "--dry-run", "--json")
     assert ran.returncode == 0, ran.stderr

@@ -82,7 +82,7 @@ def test_matrix_has_every_model_on_every_delegate(site, visit):
             assert " ms" in shown or "unsupported" in shown
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 @pytest.mark.parametrize("who", ["visit", "visit_without_script"])
 def test_drill_down_reaches_the_raw_samples(site, who, request):
     visit = request.getfixturevalue(who)
@@ -101,7 +101,7 @@ def test_drill_down_reaches_the_raw_samples(site, who, request):
     assert float(numbers.locator("td").first.inner_text()) > 0
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_number_in_the_matrix_leads_to_its_cell(site, visit):
     visit.open(site / NEWEST)
     number = visit.page.locator("table.matrix > tbody a.p50").first
@@ -110,7 +110,7 @@ def test_number_in_the_matrix_leads_to_its_cell(site, visit):
     assert visit.page.locator("tr.key td").inner_text() == p50
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 @pytest.mark.parametrize("who", ["visit", "visit_without_script"])
 def test_fallbacks_are_one_click_away_in_the_matrix(site, who, request):
     visit = request.getfixturevalue(who)
@@ -204,7 +204,7 @@ def test_style_sheet_is_in_force(site, visit):
     )
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_rows_are_filtered_sorted_and_copied(site, visit):
     page = visit.page
     visit.open(site / NEWEST)
@@ -244,7 +244,7 @@ def test_home_is_filtered_and_sorted_and_the_address_keeps_it(site, visit):
     assert page.locator("table.home > tbody > tr:visible th a").all_inner_texts() == shown
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_of_a_long_home_the_first_lines_are_shown_and_a_filter_finds_the_others(site, visit):
     page = visit.page
     visit.open(site / "index.html")
@@ -262,7 +262,7 @@ def test_of_a_long_home_the_first_lines_are_shown_and_a_filter_finds_the_others(
     assert shown.count() == every
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "value"), [("delegate", "gpu"), ("state", "result"), ("level", "quick")])
 def test_home_is_narrowed_to_what_the_address_says_on_a_phone_too(site, visit, name, value):
     visit.page.set_viewport_size({"width": 360, "height": 900})
@@ -275,7 +275,7 @@ def test_home_is_narrowed_to_what_the_address_says_on_a_phone_too(site, visit, n
     assert visit.page.locator("table.home > tbody > tr:visible").count() == min(fitting, FIRST_ROWS)
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_an_address_that_is_no_encoding_is_taken_as_it_stands(site, visit):
     visit.page.goto(f"{(site / 'index.html').as_uri()}#filter=100%")
     assert visit.page.get_by_label("Filter rows").first.input_value() == "100%"
@@ -290,7 +290,7 @@ def test_home_needs_no_script(site, visit_without_script):
     assert page.locator("h1").inner_text() == "torchvision_resnet18"
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_filter_survives_in_the_address(site, visit):
     visit.page.goto((site / NEWEST).as_uri() + "#filter=resnet")
     assert visit.page.locator("table.matrix > tbody > tr:visible").count() == 1
@@ -351,7 +351,7 @@ def test_the_site_of_a_real_campaign_shows_its_results(campaign, visit, tmp_path
     assert page.locator("#environment dd").count() > 5
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_a_flame_graph_opens_and_a_click_enlarges_a_frame(site, visit):
     farm = demo_farm()
     cells = farm.cells(farm.campaign_list[0].campaign_id)

@@ -75,7 +75,7 @@ def test_another_metric_shows_each_model_s_best_by_it(page):
     assert numbers == sorted(numbers)
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_another_baseline_gives_quotients_that_are_called_unpaired(page):
     page.get_by_label("Baseline").select_option("cpu")
     page.wait_for_selector("td .unpaired")
@@ -92,7 +92,7 @@ def test_another_baseline_gives_quotients_that_are_called_unpaired(page):
     assert "unpaired" not in said(page, OTHERS[0], "ratio"), "the two were measured by turns"
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_memory_is_told_as_a_share_and_not_as_a_speed(page):
     page.get_by_label("Metric").select_option("memory")
     page.wait_for_selector("td[data-column='peak memory, MiB']")
@@ -101,7 +101,7 @@ def test_memory_is_told_as_a_share_and_not_as_a_speed(page):
     assert not any("slower" in one for one in ratios)
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_a_version_shows_what_was_measured_for_it_and_the_address_keeps_it(page):
     before = page.locator("table.home tbody").inner_html()
     page.get_by_label("Version").select_option("c03")
@@ -127,7 +127,7 @@ def test_a_version_shows_what_was_measured_for_it_and_the_address_keeps_it(page)
     assert after.count('<svg class="spark"') == before.count('<svg class="spark"')
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_data_that_is_missing_is_said_and_the_page_stays(page, site):
     script = site / links.choice("c05")
     content = script.read_bytes()

@@ -139,7 +139,7 @@ def test_words_ratios_and_changed_fields_are_those_of_farm_compare(site, page, b
         assert said in page.locator(".meta").inner_text()
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_every_kind_of_change_occurs_here(site, page):
     _open(page, site, ("first", DEMO), ("second", AGAIN))
     rows = page.locator("table.forest > tbody > tr")
@@ -150,7 +150,7 @@ def test_every_kind_of_change_occurs_here(site, page):
     assert any("of medians" in one for one in what), "where the baseline's machine changed"
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_two_columns_of_a_campaign_are_compared_by_their_blocks(site, page):
     columns = ("from", f"litert @ {HOST}"), ("to", f"gpu @ {POCL}")
     _open(page, site, ("first", DEMO), ("second", DEMO), *columns)
@@ -162,7 +162,7 @@ def test_two_columns_of_a_campaign_are_compared_by_their_blocks(site, page):
     assert resnet.inner_text().strip() == f"{text.ratio(speed)} [{interval}] of blocks"
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_another_address_is_another_comparison_and_either_column_brings_back_all(site, page):
     columns = ("from", f"litert @ {HOST}"), ("to", f"gpu @ {POCL}")
     _open(page, site, ("first", DEMO), ("second", DEMO), *columns)
@@ -174,7 +174,7 @@ def test_another_address_is_another_comparison_and_either_column_brings_back_all
     page.locator("table.forest tr", has_text="struck").first.wait_for()
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_a_choice_is_in_the_address_and_leads_to_the_cells(site, page):
     page.goto(f"{site.as_uri()}/{links.ANY_COMPARISON}")
     page.locator("table.forest").wait_for()
@@ -190,7 +190,7 @@ def test_a_choice_is_in_the_address_and_leads_to_the_cells(site, page):
     assert page.locator("h1").inner_text().startswith("struck on ")
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_without_a_script_there_are_the_comparisons_with_the_campaign_before(site, chromium):
     page = chromium.new_page(java_script_enabled=False)
     page.goto(f"{site.as_uri()}/{links.ANY_COMPARISON}")
@@ -200,7 +200,7 @@ def test_without_a_script_there_are_the_comparisons_with_the_campaign_before(sit
     page.close()
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_what_is_not_there_is_said(site, page):
     def said(*chosen: tuple[str, str]) -> str:
         _open(page, site, *chosen)

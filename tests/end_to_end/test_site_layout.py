@@ -122,7 +122,7 @@ def _matrix_fits(screen: Page, width: int) -> None:
         assert screen.evaluate(BEYOND, ".matrix td") == []
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_the_mean_of_the_speed_ups_is_that_of_the_rows_shown(site: Path, chromium: Browser) -> None:
     baselines = Baselines.among(CAMPAIGN.baseline, CELLS)
     page = chromium.new_page(viewport={"width": 1280, "height": 900})
@@ -146,7 +146,7 @@ def test_the_mean_of_the_speed_ups_is_that_of_the_rows_shown(site: Path, chromiu
     page.close()
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_a_reason_is_one_line_and_all_of_it_behind_its_badge(site: Path, chromium: Browser) -> None:
     page = chromium.new_page(viewport={"width": 1280, "height": 900})
     page.goto((site / MATRIX).as_uri())

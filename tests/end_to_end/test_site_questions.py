@@ -57,7 +57,7 @@ def test_which_delegate_for_this_model_here(reader: Reader) -> None:
     assert "slower" in verdicts[2]
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_what_got_slower_last_week_and_by_which_commit(reader: Reader) -> None:
     assert f"at c{STEP:02}" in reader.page.locator("ul.lines").inner_text()
     reader.link("Trends")
@@ -71,7 +71,7 @@ def test_what_got_slower_last_week_and_by_which_commit(reader: Reader) -> None:
     assert drawn.first.is_visible()
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_what_cannot_run_on_this_gpu_and_why(reader: Reader) -> None:
     reader.link(POCL)
     causes = reader.page.locator("section")
@@ -85,7 +85,7 @@ def test_what_cannot_run_on_this_gpu_and_why(reader: Reader) -> None:
     assert "on litert" not in reader.page.locator("main").inner_text(), "what failed elsewhere"
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_is_this_number_good(reader: Reader) -> None:
     row = reader.page.locator("table.home > tbody > tr", has_text="torchvision_resnet18")
     reader.click(row.locator("[data-column=fastest] a"))
@@ -97,7 +97,7 @@ def test_is_this_number_good(reader: Reader) -> None:
     assert "clock: the machine tells none" in said, "and what was not"
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_how_do_i_get_it_again(reader: Reader) -> None:
     row = reader.page.locator("table.home > tbody > tr", has_text="torchvision_resnet18")
     reader.click(row.locator("[data-column=fastest] a"))

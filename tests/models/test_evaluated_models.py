@@ -109,7 +109,7 @@ def test_a_detector_has_the_precision_of_litert_and_of_pycocotools(tmp_path):
     check_detector(tmp_path, OURS)
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 @pytest.mark.parametrize("check", [check_classifier, check_detector])
 def test_the_gpu_delegate_has_them_too(tmp_path, check):
     check(tmp_path, GPU)

@@ -64,7 +64,7 @@ def test_small_pictures_are_classified_as_by_litert(name):
     assert right_ones(found, files) >= 0.9 * len(files)
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 @pytest.mark.parametrize("precision", ["fp16", "bf16"])
 def test_half_the_precision_changes_the_class_of_one_small_picture_at_most(precision, tmp_path):
     files = list(labelled("foolbox", "cifar10_*.png"))
@@ -97,7 +97,7 @@ def test_digits_are_read_as_by_litert(name):
     assert right_ones(found, files) >= 0.85 * len(files)
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_birds_are_named_as_by_litert_and_rightly():
     folder = data_folder("google-coral_test_data")
     names = (folder / "inat_bird_labels.txt").read_text(encoding="utf-8").splitlines()
@@ -108,7 +108,7 @@ def test_birds_are_named_as_by_litert_and_rightly():
     assert [name.split(" (")[0] for name in found] == ["Ara macao", "Poecile atricapillus"]
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_sounds_are_named_as_by_litert_and_rightly():
     folder = data_folder("tensorflow_tflite-micro")
     labels = (

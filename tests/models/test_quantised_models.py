@@ -70,7 +70,7 @@ def test_an_8_bit_model_agrees_with_litert(name, gpu):
     assert judgement.verdict == "pass", str(judgement)
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "pattern", "size", "offset"),
     [
@@ -95,7 +95,7 @@ def zoo_or_real(name: str) -> bytes:
     return zoo_model(name) if "__" in name else real_model(name)
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [

@@ -96,7 +96,7 @@ def test_what_the_evaluation_tools_print_counts_or_ends_its_own_cell(board, pict
         assert accuracy.note.startswith("inference_diff: what the device's inference_diff printed is none of")
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_a_wrong_arm_leaves_a_race_on_the_device_before_it_puts_others_behind(board, pictures):
     board.says(PRINTS)
     (board.folder / "scripts" / "diff").write_text(f"{DIFF}\n")

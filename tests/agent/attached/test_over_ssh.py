@@ -175,7 +175,7 @@ def test_a_cancelled_attempt_ends_its_tool_and_keeps_its_block(board):
     assert board.left == []
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_a_device_rests_until_it_is_about_as_cool_as_at_first(board):
     server = board.server
     server.sense("power_supply", "battery", capacity="80", status="Discharging")

@@ -177,7 +177,7 @@ def test_two_delegates_are_compared_with_one_baseline_by_interleaved_blocks(star
     assert [life.what for life in lives].count("reference") == 3, "made once for all arms"
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_a_baseline_for_the_ratio_alone_reports_nothing(start_agent, stored):
     agent = start_agent()
     spec = job(stored, "cpu", plan=PLAN)
@@ -229,7 +229,7 @@ def test_an_arm_that_fails_between_blocks_or_in_a_round_ends_alone_and_the_other
     assert found["cell-6"].measurement.quality.rounds >= 2 * PLAN.rounds
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_contenders_of_a_baseline_that_dies_are_measured_without_a_ratio(dying, stored):
     spec = comparison(stored, {}, delegate_kind="litert").model_copy(update={"delegate": "dies"})
     dying.send(spec)
@@ -239,7 +239,7 @@ def test_contenders_of_a_baseline_that_dies_are_measured_without_a_ratio(dying, 
     assert found["cell-1"].measurement.ratio is None
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_a_cancelled_arm_ends_at_once_and_the_others_go_on(dying, stored):
     spec = comparison(stored, {"delegate": "hangs"}, {})
     hanging = spec.arms[0].attempt_id
@@ -253,7 +253,7 @@ def test_a_cancelled_arm_ends_at_once_and_the_others_go_on(dying, stored):
     assert dying.run(job(stored)).status is Status.DONE, "the device is free again"
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_a_comparison_whose_attempts_are_all_cancelled_ends(dying, stored):
     spec = comparison(stored, {"delegate": "hangs"})
     dying.send(spec)
@@ -274,7 +274,7 @@ def test_an_arm_that_takes_longer_than_its_limit_fails_alone(dying, stored):
     assert found["cell-0"].status is Status.DONE
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_attempts_of_a_killed_agent_are_reported_by_the_next_one(start_agent, dying, stored):
     spec = comparison(stored, {"delegate": "hangs"}, {})
     dying.send(spec)

@@ -321,7 +321,7 @@ def test_operators_on_the_cpu_that_an_option_forbids_are_named_in_one_line(agent
     assert result.measurement.advice.to_change > 0
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_a_second_agent_judges_by_the_references_of_the_first_and_makes_none(
     start_agent, stored, tmp_path, monkeypatch
 ):

@@ -240,7 +240,7 @@ def test_a_driver_of_adapters_that_crashes_costs_these_alone():
     assert (report.missing[-1].kind, "SIGSEGV" in report.missing[-1].reason) == ("webgpu", True)
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_driver_that_hangs_costs_its_devices_but_not_the_cpu():
     report = probe(
         [sys.executable, "-c", CRASHES.replace("ctypes.string_at(0)", "__import__('time').sleep(600)")], 10.0

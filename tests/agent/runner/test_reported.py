@@ -39,7 +39,7 @@ def relisted(probed: list[str], folder: Path, **changes: str) -> list[str]:
     return [*probed[:-1], str(changed)]
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_an_interface_of_a_device_has_an_environment_of_its_own(start_agent, stored):
     agent = start_agent()
     device = device_for(agent, "gpu")

@@ -127,7 +127,7 @@ def test_a_ratio_without_a_campaign_to_compare_with_is_refused() -> None:
         read(["ratio>=0.95"])
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_a_campaign_is_compared_with_the_one_of_its_name_before(shell: Shell) -> None:
     shell.write("good.tflite", unary_model())
     shell.write(

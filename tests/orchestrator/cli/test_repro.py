@@ -80,7 +80,7 @@ def test_a_bundle_is_measured_by_a_farm_that_knows_nothing_of_it(measured: Shell
     assert (refused.code, "name a new file" in refused.err) == (2, True)
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_a_reproduced_file_can_be_submitted_and_a_run_says_here_and_there(
     measured: Shell, shell: Shell
 ) -> None:

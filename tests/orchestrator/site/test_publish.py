@@ -87,7 +87,7 @@ def test_empty_folder_is_taken(tmp_path):
     assert build_site(HandMadeFarm(), tmp_path / "other").is_file()
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_reader_always_finds_a_whole_site_while_it_is_rebuilt_and_builds_are_killed(tmp_path):
     site = tmp_path / "site"
     for builds in (5, 1, 2):

@@ -112,7 +112,7 @@ def test_a_network_without_its_weights_asks_for_the_same_kernels(tmp_path):
     assert asked(skeleton) == asked(restored) != []
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_what_was_compiled_before_an_interrupt_stays(model, tmp_path, compiled, monkeypatch):
     counting = Compilers.compile
 
@@ -134,7 +134,7 @@ def test_what_was_compiled_before_an_interrupt_stays(model, tmp_path, compiled, 
     assert len(compiled()) == 2
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_a_kernel_that_the_driver_refuses_is_told_and_asked_for_again(model, tmp_path, compiled, monkeypatch):
     plain = source.kernel_source
 
@@ -154,7 +154,7 @@ def test_a_kernel_that_the_driver_refuses_is_told_and_asked_for_again(model, tmp
     assert (found.known, found.compiled, found.failures) == (2, 1, ())
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_all_networks_of_the_zoo_share_a_bounded_number_of_kernels(tmp_path):
     delegate = GpuDelegate({"cache_dir": str(tmp_path)})
     found = {

@@ -288,7 +288,7 @@ def resident_bytes() -> int:
     return int(line.split()[1]) * 1024
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 @pytest.mark.parametrize("waits", [True, False], ids=["waited for", "chained"])
 def test_ten_thousand_runs_leave_nothing_behind(waits, model):
     sources, target = [filled(managed()), filled(managed())], managed()

@@ -173,7 +173,7 @@ assert not cache.fault, cache.fault
 """
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_eight_processes_share_a_folder(tmp_path):
     children = [
         subprocess.Popen([sys.executable, "-c", _WRITER, str(tmp_path), str(number)]) for number in range(8)

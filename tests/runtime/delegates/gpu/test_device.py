@@ -65,7 +65,7 @@ def test_the_threads_of_the_pool_and_the_affinity_bound_the_compute_units():
     assert done.stdout.strip() == "1", done.stderr
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_the_code_of_the_drivers_compiler_takes_no_memory_until_it_is_run(tmp_path):
     """PoCL's compiler is LLVM, which is 60 MiB once it is loaded; after the opening nothing runs it."""
     script = """

@@ -171,7 +171,7 @@ def test_without_a_precision_the_probe_decides(tmp_path_factory, monkeypatch, fa
     assert delegate.describe()["integer_path"] == path
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_work_groups_of_two_threads_share_no_local_memory(tmp_path_factory):
     """Products by a function too large for the compiler to make it a part of its kernel by itself; the last
     group's tile has zeros, with which another one's sums would be too low.

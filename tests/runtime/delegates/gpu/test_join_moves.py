@@ -208,7 +208,7 @@ CASES = [
 ]
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_joined_copies_have_the_elements_of_the_chain():
     build = Chains()
     inputs = [build.input(*shape) for shape, _ in CASES]

@@ -189,7 +189,7 @@ def test_a_child_that_somebody_kills_costs_this_compile_alone(backend):
     assert done == ["third"]
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_a_fork_of_this_process_has_children_of_its_own(backend):
     children = Compilers(0, backend.capabilities.name, None, idle_s=60.0)
     children.compile("binaries", "", enqueued("first"), lambda *_: None)
@@ -240,7 +240,7 @@ def test_a_device_whose_calls_by_address_go_wrong_is_not_used_so(forget, monkeyp
     assert "functions that are called by their addresses compute wrong results" in caplog.text
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_where_calls_by_address_crash_each_function_is_a_kernel(tmp_path, forget, monkeypatch, caplog):
     expected = run("")
     crash = "if (in) *(volatile __private int *)8 = 1;"

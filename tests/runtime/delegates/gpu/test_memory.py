@@ -79,7 +79,7 @@ def test_a_few_cycles_leave_nothing_behind(cycles, count, tmp_path):
     assert growth(cycles(delegate_of(tmp_path), dense()), count) <= LIMIT
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 @pytest.mark.parametrize(("cycles", "count"), [(resizes, 500), (created_and_closed, 200)])
 def test_many_cycles_leave_nothing_behind(cycles, count, tmp_path):
     assert growth(cycles(delegate_of(tmp_path), dense()), count) <= LIMIT

@@ -194,7 +194,7 @@ def both_schedules(model, inputs):
         yield [output.tobytes() for output in found], delegation.status == "full"
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_all_operators_give_the_same_bits_in_both_schedules():
     def is_taken(row):
         delegate = GpuDelegate({"cost_aware_partitioning": False, "conformance": "ignored"})
@@ -208,7 +208,7 @@ def test_all_operators_give_the_same_bits_in_both_schedules():
     assert plain[1]
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["mobilenet_v2", "mobilenet_v3_small", "squeezenet1_1", "resnet18"])
 def test_models_of_the_zoo_give_the_same_bits_in_both_schedules(name):
     x = np.random.default_rng(5).standard_normal((1, 3, 224, 224)).astype(np.float32)
@@ -217,7 +217,7 @@ def test_models_of_the_zoo_give_the_same_bits_in_both_schedules(name):
     assert plain[1]
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_network_runs_as_on_a_gpu(monkeypatch):
     """A device that calls itself a GPU: a kernel per function, no segments, memory of its own."""
     monkeypatch.setattr("runtime.delegates.gpu.backends.opencl.device.is_gpu", lambda device: True)

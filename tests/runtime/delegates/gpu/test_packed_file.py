@@ -196,7 +196,7 @@ print(run(sys.argv[1], sys.argv[2]).sum(), list((Path(sys.argv[2]) / "constants"
 """
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_a_full_disk_costs_the_file_alone_and_one_line_says_so(model, folder):
     done = subprocess.run(
         [sys.executable, "-c", _FULL, str(model), str(folder)], capture_output=True, text=True, check=False
@@ -278,7 +278,7 @@ print(mebibytes("VmHWM") - before)
 """
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_weights_that_are_packed_in_memory_are_there_once(tmp_path, folder):
     build, random = ModelBuilder(), np.random.default_rng(1)
     y = build.input(1, _WIDTH)

@@ -300,7 +300,7 @@ def test_each_pass_can_be_left_out_which_changes_the_plan():
         parse_options({"passes_off": "fuse_swish, canonicalise"})
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_without_a_pass_and_without_any_the_outputs_are_the_same(tmp_path):
     model, value = every_pass_s_work()
     outputs = []

@@ -54,7 +54,7 @@ def test_the_probe_is_right_about_this_device_and_is_remembered(backend, tmp_pat
     assert probe_precision(device, backend.capabilities, cache) == found
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_a_trial_that_ends_its_process_has_failed_and_the_others_go_on(backend, monkeypatch):
     """There is no device 99: each process ends before its first answer."""
 

@@ -188,7 +188,7 @@ print(float(abs(found).sum()), settings["recording"])
 """
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_two_processes_that_start_at_once_both_compute_and_leave_one_recording(model, folder):
     command = [sys.executable, "-c", START, str(model), str(folder)]
     root = Path(__file__).parents[4]

@@ -47,7 +47,7 @@ def test_a_driver_that_refuses_what_it_may_runs_the_model_all_the_same(tmp_path:
     assert not found["smaller_tiles"]
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "box",
     [Box(), Box(exclusive=True), Box(refuses_binaries=True), Box(refuses_null=True), Box(event_us=200)],
@@ -60,7 +60,7 @@ def test_each_trait_of_a_driver_by_itself(tmp_path: Path, box: Box) -> None:
         assert found.get("error", 1.0) < CLOSE, found
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_a_kernel_that_runs_in_smaller_groups_only_is_left_to_the_cpu_with_that_reason(
     tmp_path: Path,
 ) -> None:
@@ -68,7 +68,7 @@ def test_a_kernel_that_runs_in_smaller_groups_only_is_left_to_the_cpu_with_that_
     assert "in work-groups of at most 64 items, and it is made for 256" in fault
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_smaller_tiles_stand_in_for_kernels_that_run_in_smaller_groups_only_and_the_settings_say_why(
     tmp_path: Path,
 ) -> None:
@@ -82,7 +82,7 @@ def test_smaller_tiles_stand_in_for_kernels_that_run_in_smaller_groups_only_and_
         assert all("in work-groups of at most 128 items, and it is made for 256" in one for one in said)
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 @pytest.mark.parametrize("later", [False, True], ids=["at_once", "behind_the_launch"])
 def test_a_device_that_is_lost_is_named_and_gives_no_result(tmp_path: Path, later: bool) -> None:
     # Of each run's two launches this is one of the second run.
@@ -91,14 +91,14 @@ def test_a_device_that_is_lost_is_named_and_gives_no_result(tmp_path: Path, late
     assert "start a new process" in fault
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_constants_are_divided_among_buffers_of_at_most_a_quarter_of_the_memory(tmp_path: Path) -> None:
     """6.25 MiB of weights for each of two layers, where a buffer may have 8 MiB."""
     found = Box(memory_mib=32).ran(tmp_path, side=1280)
     assert found.get("error", 1.0) < CLOSE, found
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_a_layer_that_no_buffer_can_hold_is_refused_with_both_sizes(tmp_path: Path) -> None:
     fault = Box(memory_mib=32).ran(tmp_path, side=1536)["fault"]
     assert "constants of one layer need 9.0 MiB in one buffer, of which NVIDIA H200 gives 8.0 MiB" in fault
@@ -127,7 +127,7 @@ def gpus(report: ProbeReport) -> dict[str, str]:
     return {device.device_id: device.environment["opencl_uuid"] for device in found}
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_eight_gpus_of_one_name_are_told_apart_and_a_host_needs_no_cpu_device(boxed: Boxed) -> None:
     boxed(Box(devices=GPUS, refuses_null=True))
     report = probe(timeout_s=PATIENCE_S)
@@ -138,7 +138,7 @@ def test_eight_gpus_of_one_name_are_told_apart_and_a_host_needs_no_cpu_device(bo
     assert len({device.facts[NARROW_NUMBERS_FACT] for device in found}) == 1
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_doctor_names_the_gpus_and_what_lies_between_them_and_a_program(boxed: Boxed) -> None:
     folder = boxed(Box())
     done = farm(folder, "doctor")
@@ -159,7 +159,7 @@ def test_an_attempt_runs_on_the_gpu_that_it_names_and_its_neighbours_stay_free(b
         agent.close()
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_an_attempt_on_a_gpu_that_is_lost_ends_as_one_for_quarantine(boxed: Boxed) -> None:
     agent = EmbeddedAgent(boxed(Box(lost_at=12)), patience_s=PATIENCE_S)
     try:

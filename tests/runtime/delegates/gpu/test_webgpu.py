@@ -109,7 +109,7 @@ def test_recurrent_cells_match_litert(delegate: GpuDelegate, made: Callable[[], 
     check_on_gpu(*made(), Backend("webgpu", delegate))
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_candidates_are_timed_on_the_device(delegate: GpuDelegate) -> None:
     """By the option `tuning`: timestamps of the device, or the host's clock."""
     timed = load_delegate("gpu", {**OPTIONS, "device": delegate.describe()["platform"].split()[-1]})
@@ -161,7 +161,7 @@ def test_an_adapter_that_is_not_there_is_one_line_with_those_that_are(any_adapte
         assert "\n" not in text
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_buffers_beyond_the_limit_of_a_binding_are_bound_in_several(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -298,7 +298,7 @@ print([len(one.delegation.fallbacks) for one in left])
 """
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_a_process_ends_that_has_closed_none_of_its_delegates(tmp_path: Path) -> None:
     for name in ("Vulkan", "OpenGL"):
         delegate_on(name)

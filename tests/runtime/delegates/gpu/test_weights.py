@@ -172,7 +172,7 @@ def grouped():
     return OpenClBackend.open(0, None, device_class="gpu")
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_kernels_of_work_groups_give_the_bits_of_widened_weights(grouped):
     assert_equal(grouped, [("rows", WeightType.I4), ("one_row", WeightType.F16)])
 

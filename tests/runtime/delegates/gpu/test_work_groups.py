@@ -108,7 +108,7 @@ def test_work_items_that_share_nothing_match_litert(cases):
             compare(ours, theirs)
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [{"memory": "least", "device_class": "cpu"}, {}], ids=["least", "gpu"])
 def test_what_is_not_finite_reaches_the_outputs_of_its_windows_alone(options):
     """By the kernels of work-groups, and where the least memory leaves no method of Winograd."""
