@@ -87,7 +87,7 @@ ELSEWHERE: Final = {
     "::test_a_restored_backup_says_who_gets_in_and_lets_in_nobody_who_was_revoked": (
         "A backup gives nobody back what was revoked since, and whom it lets in is listed."
     ),
-    "tests/orchestrator/policy/test_lifecycle.py"
+    "tests/orchestrator/policy/test_attempt_ends.py"
     "::test_a_cancel_that_nobody_asked_for_is_no_further_attempt": (
         "A runner that says it was cancelled has failed."
     ),
