@@ -31,6 +31,9 @@ hypothesis.settings.load_profile("suite")
 # Tests and modules are never garbage: looking through them took a sixth of the time to list the tests.
 gc.disable()
 
+# Tests leave devices of drivers with threads, which a fork has not got: to collect one there would never end.
+os.register_at_fork(after_in_child=gc.disable)
+
 pytest_plugins = ("tests.services.fixtures", "tests.sharing")
 
 

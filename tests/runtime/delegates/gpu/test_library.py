@@ -1,6 +1,5 @@
 """The library of kernels: what is missing compiles in child processes, which may crash, hang or vanish."""
 
-import gc
 import os
 import re
 import signal
@@ -197,8 +196,6 @@ def test_a_fork_of_this_process_has_children_of_its_own(backend):
     (known,) = children._children
     pid = os.fork()
     if not pid:
-        # Other tests leave devices of drivers whose threads a fork has not got: closing one here never ends.
-        gc.disable()
         done = []
         try:
             children.compile("binaries", "", enqueued("second"), lambda name, _: done.append(name))
