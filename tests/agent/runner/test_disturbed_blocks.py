@@ -67,7 +67,7 @@ def test_a_disturbed_block_is_measured_once_more_and_both_are_kept(
         assert (allowance > 0.0) == (len(rounds) > 2), "that of the blocks that count"
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("fixed", [False, True])
 def test_later_blocks_have_chosen_rounds_unless_the_plan_fixes_them(start_agent, stored, fixed):
     script = DISTURBED.replace("ROUNDS", "()")

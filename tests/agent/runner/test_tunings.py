@@ -44,7 +44,7 @@ def test_processes_take_turns_over_the_tunings_and_every_tuning_begins_with_a_pr
     assert [is_cold(index, PLAN) for index in range(8)] == [True, *[False] * 5, True, True]
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_the_interval_is_over_tunings_whose_outcome_is_stored_and_used_again(agent, stored):
     found, processes = measured(agent, job(stored, "lottery", plan=PLAN))
     assert [(p.cache, p.tuning) for p in processes] == [
@@ -73,7 +73,7 @@ def test_the_interval_is_over_tunings_whose_outcome_is_stored_and_used_again(age
     assert (again.variation.level, again.variation.given_tuning) == ("process", True)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("delegate", "options"), [("lottery", {"draws": False}), ("litert", {})])
 def test_what_chooses_nothing_by_timing_has_one_level_less(agent, stored, delegate, options):
     plan = PLAN.model_copy(update={"min_blocks": 3, "max_blocks": 3})
