@@ -5,6 +5,7 @@ runs in the boundary of a runner, in a folder of its own.
 """
 
 import contextlib
+import json
 import os
 import signal
 import subprocess
@@ -12,9 +13,9 @@ import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import BinaryIO, TypeVar
+from typing import Annotated, BinaryIO, Final, TypeVar
 
-from pydantic import Field
+from pydantic import Field, TypeAdapter
 
 from agent.attached.hosts import Attached
 from agent.processes.environment import farm_cache, for_runner, own_caches
@@ -26,6 +27,7 @@ from agent.processes.sandbox.reach import Reach
 from agent.wire.bounded import MAX_DEVICES, MAX_KINDS, Count, Facts, Id, Text, Wire
 from agent.wire.messages import Device, MissingDelegate
 from agent.wire.profile import Explained
+from runtime.common.durable import write_atomically
 from runtime.common.installation import WHEEL_PACKAGE
 
 RUNNER_COMMAND = (sys.executable, "-P", "-m", "agent.runner")
@@ -51,6 +53,13 @@ CHECK_TIMEOUT_S = 3600.0
 driver's compiler; the slowest driver tried needs thirty times as long for a kernel."""
 
 
+Findings = Annotated[dict[Id, Annotated[str, Field(max_length=500)]], Field(max_length=64)]
+"""What trials of drivers found, by device and driver. Bounded, as they are an argument of the next listing:
+the kernel takes 128 KiB for one. Real ones have some 150 characters."""
+
+_FINDINGS: Final = TypeAdapter(Findings)
+
+
 class ProbeError(Exception):
     """The host's devices could not be listed, not even its CPU."""
 
@@ -60,6 +69,7 @@ class ProbeReport(Wire):
 
     devices: tuple[Device, ...] = Field(max_length=MAX_DEVICES)
     missing: tuple[MissingDelegate, ...] = Field(default=(), max_length=MAX_KINDS)
+    findings: Findings = Field(default_factory=dict)
 
 
 class CheckedDevice(Wire):
@@ -100,24 +110,38 @@ def probe(
     timeout_s: float | None = None,
     sandbox: SandboxSettings | None = None,
     releases: Sequence[str] = (),
+    keep: Path | None = None,
 ) -> ProbeReport:
-    """List the devices. A driver of WebGPU's adapters that crashes or hangs loses these alone, one of OpenCL
-    its devices too, none the CPU.
+    """List the devices. A driver that crashes or hangs loses what drivers list, one of WebGPU the adapters
+    alone; none loses the CPU.
 
     `sandbox`: None for what the environment says. `timeout_s`: None for what the host's GPUs need.
-    `releases`: of packages beside the installed ones, as `Wheels.releases` names them.
+    `releases`: of packages beside the installed ones, as `Wheels.releases` names them. `keep`: the file with
+    the findings of the listing before, which take seconds to make, and then with those of this one; None
+    makes all anew.
     Raises `ProbeError` where not even the CPU can be described.
     """
     timeout_s = probe_limit_s() if timeout_s is None else timeout_s
     asked = [*command, "--probe", *(("--releases", ",".join(releases)) if releases else ())]
-    without: tuple[str, ...] = ()
-    for option, lost in (("--without-webgpu", "WebGPU adapters"), ("--without-opencl", "OpenCL devices")):
-        try:
-            return ask([*asked, *without], timeout_s, ProbeReport, sandbox)
-        except ProbeError as error:
-            # In place of the option before: a runner that is to do without OpenCL leaves out WebGPU, too.
-            without = (option, f"listing {lost} failed: {error}")
+    known = _kept(keep)
+    if known:
+        asked += ("--known", json.dumps(known))
+    try:
+        report = ask(asked, timeout_s, ProbeReport, sandbox)
+        if keep is not None and report.findings != known:
+            write_atomically(keep, _FINDINGS.dump_json(report.findings))
+        return report
+    except ProbeError as error:
+        without = ("--without-drivers", f"listing OpenCL devices failed: {error}")
     return ask([*asked, *without], timeout_s, ProbeReport, sandbox)
+
+
+def _kept(path: Path | None) -> dict[str, str]:
+    """Return the findings of the listing before; none where there are none, or the file is damaged."""
+    try:
+        return {} if path is None else _FINDINGS.validate_json(path.read_bytes())
+    except (OSError, ValueError):
+        return {}
 
 
 def with_attached(report: ProbeReport, attached: Sequence[Attached]) -> ProbeReport:

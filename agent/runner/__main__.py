@@ -1,7 +1,8 @@
-"""The runner's nine modes, each a process of its own.
+"""The runner's ten modes, each a process of its own.
 
-python -m agent.runner --probe [--releases NAME@VERSION,…] [--without-webgpu WHY | --without-opencl WHY]
+python -m agent.runner --probe [--releases NAME@VERSION,…] [--known FINDINGS] [--without-drivers WHY]
                                                        this host's devices as JSON
+python -m agent.runner --adapters                      the adapters of WebGPU as JSON
 python -m agent.runner --check [--again]               operators of each OpenCL device against the CPU path
 python -m agent.runner --explain MODEL KIND OPTIONS    the operators that a delegate would run, as JSON
 python -m agent.runner JOB.json FOLDER                 decide: run what follows, judge, write the result
@@ -15,6 +16,7 @@ python -m agent.runner --sensors JOB.json...           read the sensors of the j
 from __future__ import annotations
 
 import gc
+import json
 import os
 import sys
 from importlib import import_module
@@ -25,9 +27,10 @@ from typing import TYPE_CHECKING
 # Not at run time: these modules define models, before which `main` has to set Pydantic's variable.
 if TYPE_CHECKING:
     from agent.devices import CheckReport, ProbeReport
+    from agent.runner.probe.webgpu_adapters import AdapterReport
     from agent.wire.profile import Explained
 
-_PROBE_OPTIONS = frozenset({"--releases", "--without-webgpu", "--without-opencl"})
+_PROBE_OPTIONS = frozenset({"--releases", "--known", "--without-drivers"})
 
 USAGE_EXIT_CODE = 2
 """The exit code for arguments that are not understood: that of `argparse` and of shells."""
@@ -40,14 +43,14 @@ def main(arguments: list[str]) -> int:
     match arguments:
         case ["--probe", *options] if len(options) % 2 == 0 and {*options[::2]} <= _PROBE_OPTIONS:
             given = dict(zip(options[::2], options[1::2], strict=True))
-            no_opencl = given.get("--without-opencl")
             listed = _imported("agent.runner.probe.probe").probe(
-                without_opencl=no_opencl,
-                # `agent.devices` leaves WebGPU out first, then OpenCL: together with it.
-                without_webgpu=given.get("--without-webgpu", no_opencl),
+                without_drivers=given.get("--without-drivers"),
                 releases=given.get("--releases", "").split(","),
+                known=json.loads(given.get("--known", "{}")),
             )
             _write(listed)
+        case ["--adapters"]:
+            _write(_imported("agent.runner.probe.webgpu_adapters").list_adapters())
         case ["--check"]:
             _write(_imported("agent.runner.probe.operator_check").check(again=False))
         case ["--check", "--again"]:
@@ -83,7 +86,7 @@ def _imported(name: str) -> ModuleType:
         gc.enable()
 
 
-def _write(report: ProbeReport | CheckReport | Explained) -> None:
+def _write(report: ProbeReport | AdapterReport | CheckReport | Explained) -> None:
     sys.stdout.write(report.model_dump_json() + "\n")
 
 

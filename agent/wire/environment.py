@@ -32,11 +32,11 @@ _DRIVERS: Final = (
     "CUDA_", "NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES", "NVIDIA_TF32_OVERRIDE", "__NV_",
     "ROCM_", "ROCR_", "HIP_", "HSA_", "AMD_", "GPU_",
     "NEO_", "IGC_", "ZE_", "ZES_", "SYCL_", "ONEAPI_",
-    "MESA_", "RUSTICL_", "LIBGL_", "GALLIUM_", "RADV_", "ANV_", "LP_NUM_THREADS", "DRI_", "VK_",
+    "MESA_", "RUSTICL_", "LIBGL_", "GALLIUM_", "RADV_", "ANV_", "LP_NUM_THREADS", "DRI_", "VK_", "__EGL_",
     "MALI_", "FARM_GPUS_SIDE_BY_SIDE",
 )  # fmt: skip
-"""Settings of OpenCL's loader and of the drivers of PoCL, NVIDIA, AMD, Intel, Mesa and Arm: the visible
-devices, compilers, caches."""
+"""Settings of the loaders of OpenCL, Vulkan and EGL, and of the drivers of PoCL, NVIDIA, AMD, Intel, Mesa and
+Arm: the visible devices, compilers, caches."""
 
 _THREADS: Final = (
     "OMP_", "GOMP_", "KMP_", "OPENBLAS_", "GOTO_", "MKL_", "BLIS_", "NUMEXPR_", "XNNPACK_",

@@ -58,6 +58,9 @@ def planned(
     # Until the campaign names its files in the database, `farm db prune` must not delete them.
     with store.in_use():
         require_budget(store.root, lab.limits)
+        if checked.are_copied:
+            # While the files are read, which takes seconds; a download could take hours.
+            farm.begin()
         web = Web(lab.allow_private, lab.npm_registry)
         models = resolve_all(checked, store, note, web)
         campaign, models = with_data(campaign, models, checked, store, note, web)

@@ -89,6 +89,10 @@ class Farm:
         """Whether another process schedules: a campaign goes on when this one ends."""
         return self.lab.is_lab
 
+    def begin(self) -> None:
+        """Begin with what a submission needs besides its files: the list of devices, as `devices.begin`."""
+        self.devices.begin()
+
     def send(self, files: Iterable[str], note: Callable[[str], None]) -> None:
         """Send files of this machine's store (sha256) to the farm's if it is another. Raises as `upload`."""
         upload(self.home, self.lab, self.database, files, note)

@@ -26,9 +26,7 @@ from orchestrator.sources.resolve import StoredModel, not_fetched
 from orchestrator.sources.store import Store, wrong_hash
 from orchestrator.sources.web import Web
 from runtime.common.installation import install_command
-from runtime.model.graph import Subgraph, Tensor
-from runtime.model.integer_inputs import integer_ranges
-from runtime.model.reader import load_model
+from runtime.model.graph import Tensor
 from runtime.model.schema import TensorType
 
 if TYPE_CHECKING:
@@ -70,22 +68,22 @@ def with_inputs(
     for entry in campaign.models:
         found = stored[entry.id]
         if found.sha256 and not found.problem:
-            graph = load_model(store.path(found.sha256)).subgraphs[0]
-            tensors = {graph.tensors[index].name: graph.tensors[index] for index in graph.inputs}
-            _require_inputs(entry, tensors)
-            ranged = _ranged(entry, graph, note)
+            _require_inputs(entry, found.inputs)
+            ranged = _ranged(entry, found.ranges, note)
             try:
-                planned[entry.id] = _Reading(ranged, base_dir, store, note, web).planned(tensors)
+                planned[entry.id] = _Reading(ranged, base_dir, store, note, web).planned(found.inputs)
             except UnreachableError as error:
                 stored[entry.id] = not_fetched(entry.id, found.origin, f"data of an input: {error}")
     entries = tuple(planned.get(entry.id, entry) for entry in campaign.models)
     return replace(campaign, models=entries), tuple(stored[model.id] for model in models)
 
 
-def _ranged(entry: ModelEntry, graph: Subgraph, note: Callable[[str], None]) -> ModelEntry:
+def _ranged(
+    entry: ModelEntry, ranges: Mapping[str, tuple[int, int]], note: Callable[[str], None]
+) -> ModelEntry:
     """Return the entry with ranges for integer inputs without one, where their use in the graph tells it."""
     inputs = dict(entry.inputs)
-    for name, (low, high) in integer_ranges(graph).items():
+    for name, (low, high) in ranges.items():
         spec = inputs.get(name, InputSpec())
         if spec.low is None and spec.high is None and name not in entry.own_inputs:
             note(f"{entry.id}: input {name!r} gets values {low}..{high}, by its use in the graph")

@@ -2,9 +2,9 @@
 
 import json
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO
 
@@ -18,6 +18,8 @@ from orchestrator.sources.pypi import Wheel, download, open_member, parse_source
 from orchestrator.sources.store import DEFAULT_MAX_BYTES, Store, StoredFile, wrong_hash
 from orchestrator.sources.web import Web, parse_url
 from orchestrator.sources.zoo import zoo_model
+from runtime.model.graph import Tensor
+from runtime.model.integer_inputs import integer_ranges
 from runtime.model.reader import load_model
 
 
@@ -27,7 +29,8 @@ class StoredModel:
 
     `origin` is the source as it was given. `problem` says why the bounded reader refuses the file, else
     None: such a model is measured all the same, its cells end `failed` with that reason. `unreachable` says
-    why the file or its labelled data could not be fetched, else None; then `sha256` is empty.
+    why the file or its labelled data could not be fetched, else None; then `sha256` is empty. `inputs`: those
+    of its first graph, by name; `ranges`: what their use in the graph tells, as `integer_ranges`.
     """
 
     id: str
@@ -36,6 +39,8 @@ class StoredModel:
     origin: str
     problem: str | None = None
     unreachable: str | None = None
+    inputs: Mapping[str, Tensor] = field(default_factory=dict, compare=False)
+    ranges: Mapping[str, tuple[int, int]] = field(default_factory=dict, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +53,13 @@ class CheckedSources:
 
     entries: tuple[ModelEntry, ...]
     base_dir: Path
+
+    @property
+    def are_copied(self) -> bool:
+        """Whether all that they name, inputs too, are local files: nothing is downloaded or restored."""
+        named = [entry.source for entry in (*self.entries, *self.labelled_data.entries)]
+        named += [one for entry in self.entries for own in entry.own_inputs.values() for one in own.sources]
+        return all(scheme_of(one) == "file" and not one.endswith(files.SKELETON_SUFFIX) for one in named)
 
     @property
     def labelled_data(self) -> "CheckedSources":
@@ -193,6 +205,8 @@ class _Resolver:
         self._wheels: dict[Wheel, Path] = {}
         self._packages: dict[Package, IO[bytes]] = {}
         self._unreachable: dict[Wheel | Package, UnreachableError] = {}
+        # By sha256: reading a file takes longer than copying it, and campaigns name one in several entries.
+        self._read: dict[str, StoredModel] = {}
         self._folders = ExitStack()
 
     def __enter__(self) -> "_Resolver":
@@ -214,13 +228,18 @@ class _Resolver:
         found = self.bring(entry)
         if entry.signature is not None:
             found = files.store_signature(self._store, found, entry.signature, entry.source)
-        model = StoredModel(entry.id, found.sha256, found.size_bytes, entry.source)
-        path = self._store.path(found.sha256)
+        if found.sha256 not in self._read:
+            self._read[found.sha256] = self._described(StoredModel("", found.sha256, found.size_bytes, ""))
+        return replace(self._read[found.sha256], id=entry.id, origin=entry.source)
+
+    def _described(self, model: StoredModel) -> StoredModel:
+        path = self._store.path(model.sha256)
         try:
-            load_model(path)
+            graph = load_model(path).subgraphs[0]
         except ValueError as error:
             return replace(model, problem=str(error).removeprefix(f"{path}: "))
-        return model
+        inputs = {graph.tensors[index].name: graph.tensors[index] for index in graph.inputs}
+        return replace(model, inputs=inputs, ranges=integer_ranges(graph))
 
     def _fetch(self, entry: ModelEntry) -> StoredFile:
         scheme, rest = _split(entry.source)

@@ -77,7 +77,7 @@ def test_every_room_of_agent_and_runtime_is_imported(mac) -> None:
 
 
 def test_the_probe_describes_a_mac(mac) -> None:
-    report = json.loads(run(["-m", "agent.runner", "--probe", "--without-opencl", "no driver here"], mac))
+    report = json.loads(run(["-m", "agent.runner", "--probe", "--without-drivers", "no driver here"], mac))
     (cpu,) = (device for device in report["devices"] if device["kind"] == "cpu")
     assert cpu["name"] == "Apple M2 Pro"
     assert cpu["facts"]["os"] == "macOS 14.5 23F79"

@@ -71,7 +71,7 @@ def probe_once(device: object, described: Capabilities, cache: Cache) -> Finding
     state = hashlib.sha256("\0".join((*_settings(), _product())).encode()).hexdigest()
     kept = open_cache(folder() / f"findings-{state[:16]}", LIMIT_BYTES)
     found = precision_probe.probe_precision(device, described, kept)
-    key = precision_probe._key(described)
+    key = precision_probe.key_of_findings(described)
     if (known := kept.read("precision", key)) is not None:
         cache.write("precision", key, known)
     entry = kept.path("precision", key)

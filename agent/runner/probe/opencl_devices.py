@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from agent.runner.probe.host import cpu_model, exclusion_group, host_environment, host_facts
@@ -29,7 +30,21 @@ _SLUG_WORDS = 3
 short enough to type. A change renames devices, which starts new series."""
 
 
-def opencl_devices() -> tuple[list[messages.Device], list[str]]:
+@dataclass(slots=True)
+class Trials:
+    """Findings that take seconds, by device and driver: those `known` from before, and all that hold now."""
+
+    known: Mapping[str, str] = field(default_factory=dict)
+    found: dict[str, str] = field(default_factory=dict)
+
+    def of(self, key: str, make: Callable[[], str]) -> str:
+        """Return a finding, made once."""
+        if key not in self.found:
+            self.found[key] = self.known.get(key) or make()
+        return self.found[key]
+
+
+def opencl_devices(trials: Trials) -> tuple[list[messages.Device], list[str]]:
     """Every OpenCL device of every platform that can be compiled for, and why others cannot.
 
     The devices' `delegates` are empty. Raises `DeviceError`, or `ImportError` without pyopencl.
@@ -41,13 +56,12 @@ def opencl_devices() -> tuple[list[messages.Device], list[str]]:
     from runtime.delegates.gpu.backends.opencl.program import probe_compiler  # noqa: PLC0415  # as above
 
     seen: Counter[str] = Counter()
-    known: dict[str, dict[str, str]] = {}
     found, faults = [], []
     for index, device in enumerate(list_devices()):
         stem = f"opencl-{platform_slug(device.platform.name)}-{'cpu' if _is_cpu(device) else 'gpu'}"
         compiler = probe_compiler(device)
         if compiler.fault is None:
-            found.append(_describe(device, index, f"{stem}-{seen[stem]}", compiler.seconds, known))
+            found.append(_describe(device, index, f"{stem}-{seen[stem]}", compiler.seconds, trials))
         else:
             faults.append(
                 f"the OpenCL driver {device.driver_version.strip()} lists {device.name.strip()} but cannot "
@@ -79,22 +93,22 @@ def _is_cpu(device: pyopencl.Device) -> bool:
     return bool(device.type & pyopencl.device_type.CPU)
 
 
-def _found_before(device: pyopencl.Device, known: dict[str, dict[str, str]]) -> dict[str, str]:
-    """Return earlier findings about the device from the delegate's cache: the probe of fp16 and bfloat16, and
-    the check of operators, if one ran. Those about one kind of device are made once, and left in `known`.
+def _found_before(device: pyopencl.Device, trials: Trials) -> dict[str, str]:
+    """Return earlier findings about the device: the probe of fp16 and bfloat16, and from the delegate's cache
+    the check of operators, if one ran.
     """
     from runtime.delegates.gpu.backends.opencl.device import capabilities  # noqa: PLC0415  # loads the drivers
-    from runtime.delegates.gpu.backends.opencl.precision_probe import probe_precision  # noqa: PLC0415  # as above
+    from runtime.delegates.gpu.backends.opencl.precision_probe import (  # noqa: PLC0415  # as above
+        key_of_findings,
+        probe_precision,
+    )
     from runtime.delegates.gpu.keep.cache import cache_folder, open_cache  # noqa: PLC0415  # as above
     from runtime.delegates.gpu.keep.kept_conformance import kept_conformance  # noqa: PLC0415  # as above
 
     described = capabilities(device)
-    if described.key in known:
-        return known[described.key]
     cache = open_cache(cache_folder(None, dict(os.environ)))
-    facts = known[described.key] = {
-        messages.NARROW_NUMBERS_FACT: str(probe_precision(device, described, cache).able)
-    }
+    able = trials.of(key_of_findings(described), lambda: probe_precision(device, described, cache).able)
+    facts = {messages.NARROW_NUMBERS_FACT: able}
     if (checked := kept_conformance(described, cache)) is not None:
         facts[messages.CONFORMANCE_FACT] = str(checked)
         if checked.wrong:
@@ -107,7 +121,7 @@ def _describe(
     index: int,
     device_id: str,
     compile_seconds: float,
-    known: dict[str, dict[str, str]],
+    trials: Trials,
 ) -> messages.Device:
     cpu = _is_cpu(device)
     return messages.Device(
@@ -128,7 +142,7 @@ def _describe(
             "opencl_memory_bytes": str(device.global_mem_size),
             "opencl_timer_resolution_ns": str(device.profiling_timer_resolution),
             messages.FIRST_KERNEL_FACT: f"{compile_seconds:.2f}",
-            **_found_before(device, known),
+            **_found_before(device, trials),
             **({messages.IN_THE_WAY_FACT: found} if (found := in_the_way()) else {}),
         },
     )

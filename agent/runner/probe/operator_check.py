@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from agent.devices import CheckedDevice, CheckReport
-from agent.runner.probe.opencl_devices import opencl_devices
+from agent.runner.probe.opencl_devices import Trials, opencl_devices
 from agent.wire.messages import Device
 from runtime.delegates.abilities import Checkable, Conformance
 from runtime.delegates.registry import load_delegate
@@ -16,7 +16,7 @@ _DELEGATE = "gpu"
 def check(*, again: bool) -> CheckReport:
     """Check each device whose operators were not checked yet with these kernels, or all of them `again`."""
     try:
-        devices = opencl_devices()[0]
+        devices = opencl_devices(Trials())[0]
     except (DeviceError, ImportError):
         devices = []  # the probe says why
     return CheckReport(devices=tuple(_checked(devices, again=again)))

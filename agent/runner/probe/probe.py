@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from agent.devices import ProbeReport
 from agent.runner.probe import host
 from agent.runner.probe.cuda_devices import CUDA, with_cuda
-from agent.runner.probe.opencl_devices import opencl_devices
-from agent.runner.probe.webgpu_adapters import WEBGPU, with_adapters
+from agent.runner.probe.opencl_devices import Trials, opencl_devices
+from agent.runner.probe.webgpu_adapters import WEBGPU, listing_adapters, with_adapters
 from agent.wire.exclusion import HOST_GROUP
 from agent.wire.messages import Device, MissingDelegate, release_name
 from runtime.common.installation import CURRENT, DISTRIBUTION
@@ -42,18 +42,22 @@ class Hosted:
 
 
 def probe(
-    *, without_opencl: str | None = None, without_webgpu: str | None = None, releases: Sequence[str] = ()
+    *,
+    without_drivers: str | None = None,
+    releases: Sequence[str] = (),
+    known: Mapping[str, str] | None = None,
 ) -> ProbeReport:
     """Return everything this host offers, and a reason for each delegate kind that it does not.
 
-    `without_opencl`, `without_webgpu`: why no driver of OpenCL or of WebGPU's adapters is to be loaded; None
-    lists them; drivers of CUDA go with those of OpenCL. `releases`: those of packages that are there beside
-    the installed ones.
+    `without_drivers`: why no driver of OpenCL, CUDA or WebGPU is to be loaded; None lists their devices.
+    `releases`: those of packages that are there beside the installed ones. `known`: the findings of the
+    report before, which are not made anew.
     """
-    opencl, no_opencl = ([], without_opencl) if without_opencl is not None else _opencl()
-    opencl, no_cuda = with_cuda(opencl) if without_opencl is None else (opencl, [])
-    opencl, no_webgpu = with_adapters(opencl) if without_webgpu is None else (opencl, [without_webgpu])
-    devices = (host_cpu(), *opencl)
+    trials = Trials(known or {})
+    found, no_opencl, no_cuda, no_webgpu = (
+        _driven(trials) if without_drivers is None else ([], without_drivers, [], [without_drivers])
+    )
+    devices = (host_cpu(), *found)
     hosted = [hosted_by(name, devices, no_opencl, releases) for name in delegate_names()]
     missing = [MissingDelegate(kind=h.kind, reason=h.reason) for h in hosted if h.reason]
     return ProbeReport(
@@ -63,6 +67,7 @@ def probe(
             *(MissingDelegate(kind=CUDA, reason=reason) for reason in no_cuda),
             *(MissingDelegate(kind=WEBGPU, reason=reason) for reason in no_webgpu),
         ),
+        findings=trials.found,
     )
 
 
@@ -80,10 +85,19 @@ def host_cpu() -> Device:
     )
 
 
-def _opencl() -> tuple[list[Device], str]:
+def _driven(trials: Trials) -> tuple[list[Device], str, list[str], list[str]]:
+    """Return the devices that drivers list, and why there are none of OpenCL, of CUDA, or of WebGPU."""
+    with listing_adapters() as adapters:
+        found, no_opencl = _opencl(trials)
+        found, no_cuda = with_cuda(found)
+        found, no_webgpu = with_adapters(found, adapters())
+    return found, no_opencl, no_cuda, no_webgpu
+
+
+def _opencl(trials: Trials) -> tuple[list[Device], str]:
     """Return the OpenCL devices, and why there are none; the reason of a host that has some is not used."""
     try:
-        found, faults = opencl_devices()
+        found, faults = opencl_devices(trials)
     except (FarmRuntimeError, ImportError) as error:
         return [], f"{_NO_OPENCL} ({error})"
     return found, "; ".join(faults) or _NO_OPENCL

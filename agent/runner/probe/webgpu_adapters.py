@@ -1,10 +1,22 @@
-"""The adapters of WebGPU, as further interfaces to the devices of this host."""
+"""The adapters of WebGPU, as further interfaces to the devices of this host.
 
+All are listed by a process of their own, beside the one that loads the drivers of OpenCL: a driver that
+crashes or hangs costs the adapters alone, and neither waits for the other.
+"""
+
+import subprocess
 from collections import Counter
-from collections.abc import Sequence
-from typing import Any, Final
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Annotated, Final, Literal
 
+from pydantic import Field
+
+from agent.devices import RUNNER_COMMAND
+from agent.processes.environment import for_runner
+from agent.processes.exit_reason import describe_exit, last_line
 from agent.runner.probe.host import cpu_model, host_environment, host_facts
+from agent.wire.bounded import MAX_DEVICES, Text, Wire
 from agent.wire.exclusion import HOST_GROUP
 from agent.wire.messages import Device
 from runtime.common.installation import install_command
@@ -17,28 +29,90 @@ WEBGPU: Final = "webgpu"
 """The `api` of a device that only adapters of WebGPU reach, and the name under which a host says why it has
 no adapter."""
 
+COMMAND: Final = (*RUNNER_COMMAND, "--adapters")
+
+LISTING_LIMIT_S: Final = 15.0
+"""Seconds that listing the adapters may take. Loading the drivers takes half a second, on a busy host some;
+the rest of a listing of all devices must fit behind it into `agent.devices.PROBE_TIMEOUT_S`."""
+
 _VENDORS: Final = {
     0x10DE: "nvidia", 0x1002: "advanced micro devices", 0x8086: "intel", 0x13B5: "arm", 0x5143: "qualcomm",
 }  # fmt: skip
 """Vendors of GPUs by their numbers on the PCI bus, as their OpenCL drivers write them, in lower case."""
 
 
-def with_adapters(devices: Sequence[Device]) -> tuple[list[Device], list[str]]:
+class Adapter(Wire):
+    """An adapter, as its driver describes it. `interface`: as the option `backend` names it."""
+
+    interface: Text
+    name: Text
+    is_cpu: bool
+    vendor: Text
+    vendor_id: int
+    driver: Text
+
+
+class AdapterReport(Wire):
+    """The answer of `python -m agent.runner --adapters`. `reason`: why there are none; empty if there are."""
+
+    adapters: Annotated[tuple[Adapter, ...], Field(max_length=MAX_DEVICES)] = ()
+    reason: Text = ""
+
+
+def list_adapters() -> AdapterReport:
+    """List the adapters in this process."""
+    try:
+        return AdapterReport(adapters=_adapters())
+    except ImportError as error:
+        reason = f"the extra webgpu is not installed ({error}): {install_command(WEBGPU)}"
+    except (DeviceError, OSError) as error:
+        reason = str(error)
+    return AdapterReport(reason=reason)
+
+
+@contextmanager
+def listing_adapters() -> Iterator[Callable[[], AdapterReport]]:
+    """Start to list the adapters in another process; what this yields waits for its answer."""
+    # In the group of this process, which is killed as a whole where this one takes too long.
+    with subprocess.Popen(  # noqa: S603  # our own runner
+        COMMAND,
+        env=for_runner(),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        try:
+            yield lambda: _answer(process)
+        finally:
+            process.kill()
+
+
+def _answer(process: "subprocess.Popen[bytes]") -> AdapterReport:
+    failed = "listing WebGPU adapters failed"
+    try:
+        out, log = process.communicate(timeout=LISTING_LIMIT_S)
+    except subprocess.TimeoutExpired:
+        return AdapterReport(reason=f"{failed}: no answer within {LISTING_LIMIT_S:g} s")
+    if process.returncode != 0:
+        last = last_line(log.decode(errors="replace"))
+        why = f"the process ended with {describe_exit(process.returncode)}" + (f": {last}" if last else "")
+        return AdapterReport(reason=f"{failed}: {why}")
+    try:
+        return AdapterReport.model_validate_json(out)
+    except ValueError as error:
+        return AdapterReport(reason=f"{failed}: the answer is not understood: {error}")
+
+
+def with_adapters(devices: Sequence[Device], listed: AdapterReport) -> tuple[list[Device], list[str]]:
     """Return the devices with the adapters that are the same silicon, those that only adapters reach, and why
     there are no adapters or some of them are left out.
 
     WebGPU tells neither an adapter's UUID nor its place on the PCI bus. A CPU is that of the host; a GPU is
     the OpenCL device of its name, or the only one of its vendor.
     """
-    try:
-        adapters = _adapters()
-    except ImportError as error:
-        return list(devices), [f"the extra webgpu is not installed ({error}): {install_command(WEBGPU)}"]
-    except (DeviceError, OSError) as error:
-        return list(devices), [str(error)]
-    counts = Counter(_identity(adapter) for adapter in adapters)
-    found, left_out = {device.device_id: device for device in devices}, []
-    for adapter in adapters:
+    counts = Counter(_identity(adapter) for adapter in listed.adapters)
+    found, left_out = {device.device_id: device for device in devices}, [listed.reason] * bool(listed.reason)
+    for adapter in listed.adapters:
         interface, name = _identity(adapter)
         if counts[interface, name] > 1:
             left_out.append(
@@ -67,47 +141,55 @@ def with_adapter(device: Device, interface: str) -> Device:
     return device.model_copy(update={"facts": device.facts | _facts(present[0])})
 
 
-def _adapters() -> list[Any]:
-    from runtime.delegates.gpu.backends.webgpu.adapter import list_adapters  # noqa: PLC0415  # loads the drivers
+def _adapters() -> tuple[Adapter, ...]:
+    from runtime.delegates.gpu.backends.webgpu import adapter  # noqa: PLC0415  # loads the drivers
 
-    return list_adapters()
-
-
-def _identity(adapter: Any) -> tuple[str, str]:
-    return adapter.info["backend_type"].lower(), adapter.info["device"]
-
-
-def _facts(adapter: Any) -> dict[str, str]:
-    interface, name = _identity(adapter)
-    return {f"{interface}_adapter": name, f"{interface}_driver": adapter.info["description"]}
-
-
-def _kind(adapter: Any) -> str:
-    return "cpu" if adapter.info["adapter_type"] == "CPU" else "gpu"
+    return tuple(
+        Adapter(
+            interface=adapter.interface_of(one),
+            name=one.info["device"],
+            is_cpu=one.info["adapter_type"] == "CPU",
+            vendor=one.info["vendor"],
+            vendor_id=one.info["vendor_id"],
+            driver=one.info["description"],
+        )
+        for one in adapter.list_adapters()
+    )
 
 
-def _same(adapter: Any, devices: Sequence[Device]) -> Device | None:
+def _identity(adapter: Adapter) -> tuple[str, str]:
+    return adapter.interface, adapter.name
+
+
+def _facts(adapter: Adapter) -> dict[str, str]:
+    return {f"{adapter.interface}_adapter": adapter.name, f"{adapter.interface}_driver": adapter.driver}
+
+
+def _kind(adapter: Adapter) -> Literal["cpu", "gpu"]:
+    return "cpu" if adapter.is_cpu else "gpu"
+
+
+def _same(adapter: Adapter, devices: Sequence[Device]) -> Device | None:
     """Return the device that an adapter is, or None."""
-    interface, name = _identity(adapter)
     # One that has an adapter of this interface already is other silicon than a second one.
-    alike = [d for d in devices if d.kind == _kind(adapter) and f"{interface}_adapter" not in d.facts]
-    if _kind(adapter) == "cpu":
+    own = f"{adapter.interface}_adapter"
+    alike = [d for d in devices if d.kind == _kind(adapter) and own not in d.facts]
+    if adapter.is_cpu:
         return next(iter(alike), None)
-    named = [d for d in alike if d.name == name or name in d.facts.values()]
-    vendor = _VENDORS.get(adapter.info["vendor_id"], "")
+    named = [d for d in alike if d.name == adapter.name or adapter.name in d.facts.values()]
+    vendor = _VENDORS.get(adapter.vendor_id, "")
     of_vendor = [d for d in alike if vendor and vendor in d.vendor.lower()]
     return next((group[0] for group in (named, of_vendor) if len(group) == 1), None)
 
 
-def _new(adapter: Any, number: int) -> Device:
+def _new(adapter: Adapter, number: int) -> Device:
     """Describe a device without an OpenCL driver. It may be one with one, so it never runs beside those."""
-    kind = _kind(adapter)
     return Device(
-        device_id=f"{WEBGPU}-{kind}-{number}",
-        kind="cpu" if kind == "cpu" else "gpu",
+        device_id=f"{WEBGPU}-{_kind(adapter)}-{number}",
+        kind=_kind(adapter),
         api="webgpu",
-        name=f"{cpu_model()} (WebGPU on CPU)" if kind == "cpu" else adapter.info["device"],
-        vendor=adapter.info["vendor"],
+        name=f"{cpu_model()} (WebGPU on CPU)" if adapter.is_cpu else adapter.name,
+        vendor=adapter.vendor,
         delegates=(),
         exclusion_group=HOST_GROUP,
         environment=host_environment(),

@@ -127,6 +127,21 @@ class PresentDevices:
         self._machine = machine
         self._hello: AgentHello | None = None
 
+    def begin(self) -> None:
+        """Start the agent of one machine, if this process may, so that it lists its devices before `hello`.
+
+        Another process of this farm that asks for the devices waits until `hello` has them, so it must follow
+        within seconds.
+        """
+        if self._lab.is_lab or self._hello is not None:
+            return
+        lock = self._machine.lock()
+        if lock is not None:
+            with ExitStack() as opened:
+                opened.enter_context(lock)
+                self._machine.keep(lock, self._machine.start_agent())
+                opened.pop_all()
+
     def hello(self, *, keep: bool = False) -> AgentHello:
         """Return the agent and its devices; in a lab the devices of every agent together, asked anew each
         time.

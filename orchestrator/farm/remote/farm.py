@@ -74,6 +74,9 @@ class RemoteFarm:
         """True: a campaign goes on when this process ends."""
         return True
 
+    def begin(self) -> None:
+        """Do nothing: the farm knows its devices."""
+
     def send(self, files: Iterable[str], note: Callable[[str], None]) -> None:
         """Send files of this machine's store (sha256) to the farm. Raises as `Sender.send`."""
         assert self.lab.address is not None

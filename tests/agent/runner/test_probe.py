@@ -16,7 +16,7 @@ from agent.processes.sandbox import landlock
 from agent.processes.sandbox.boundary import SandboxSettings
 from agent.runner.probe import probe as runner_probe
 from agent.runner.probe.host import exclusion_group
-from agent.runner.probe.opencl_devices import platform_slug
+from agent.runner.probe.opencl_devices import Trials, platform_slug
 from agent.wire.messages import (
     CONFORMANCE_FACT,
     FIRST_KERNEL_FACT,
@@ -144,7 +144,7 @@ def probed(monkeypatch, *descriptors: DelegateDescriptor) -> ProbeReport:
     monkeypatch.setattr(runner_probe, "delegate_names", lambda: tuple(sorted(known)))
     monkeypatch.setattr(runner_probe, "delegate_descriptor", known.__getitem__)
     why = "no driver is loaded in this test"
-    found = runner_probe.probe(without_opencl=why, without_webgpu=why)
+    found = runner_probe.probe(without_drivers=why)
     return found.model_copy(update={"missing": tuple(one for one in found.missing if one.kind in known)})
 
 
@@ -219,7 +219,7 @@ def test_platforms_have_short_names(name, slug):
 
 CRASHES = """
 import ctypes, sys
-if "--without-opencl" not in sys.argv: ctypes.string_at(0)
+if "--without-drivers" not in sys.argv: ctypes.string_at(0)
 from agent.runner.__main__ import main
 sys.exit(main(sys.argv[1:]))
 """
@@ -231,10 +231,18 @@ def test_driver_that_crashes_costs_its_devices_but_not_the_cpu():
     assert "SIGSEGV" in report.missing[-1].reason
 
 
+ADAPTERS_CRASH = """
+import sys
+from agent.runner.__main__ import main
+from agent.runner.probe import webgpu_adapters
+webgpu_adapters.COMMAND = (sys.executable, "-c", "import ctypes; ctypes.string_at(0)")
+sys.exit(main(sys.argv[1:]))
+"""
+
+
 @pytest.mark.slow
 def test_a_driver_of_adapters_that_crashes_costs_these_alone():
-    crashes = CRASHES.replace('"--without-opencl" not in sys.argv', "sys.argv[1:] == ['--probe']")
-    report = probe([sys.executable, "-c", crashes])
+    report = probe([sys.executable, "-c", ADAPTERS_CRASH])
     assert [device.api for device in report.devices] == ["host", "opencl"]
     assert report.devices[1].interfaces_of("gpu") == ("opencl",)
     assert (report.missing[-1].kind, "SIGSEGV" in report.missing[-1].reason) == ("webgpu", True)
@@ -322,3 +330,50 @@ def test_gpus_run_side_by_side_only_where_the_operator_says_so_and_never_beside_
     monkeypatch.setenv("FARM_GPUS_SIDE_BY_SIDE", "1")
     assert exclusion_group("gpu-0", cpu=False) == "host-cpu/gpu-0"
     assert exclusion_group("pocl", cpu=True) == "host-cpu"
+
+
+ANSWERS = """
+import json, sys
+known = json.loads(sys.argv[sys.argv.index("--known") + 1]) if "--known" in sys.argv else {}
+device = {"device_id": "host-cpu", "kind": "cpu", "api": "host", "name": json.dumps(known), "delegates": [],
+          "exclusion_group": "host", "environment": {}}
+print(json.dumps({"devices": [device], "findings": {"driver-1": "fp16 storage"}}))
+"""
+
+
+def test_findings_about_drivers_are_kept_for_the_next_listing(tmp_path):
+    """Trials take seconds, and each listing has a program cache of its own, which holds none."""
+    command, keep = [sys.executable, "-c", ANSWERS], tmp_path / "findings.json"
+    known = {"driver-1": "fp16 storage"}
+    told = [json.loads(probe(command, keep=keep).devices[0].name) for _ in range(2)]
+    assert told == [{}, known]
+    # A file that somebody damaged costs the time alone.
+    for damaged in ("{", json.dumps({"driver-1": 1}), json.dumps({"no id": ""})):
+        keep.write_text(damaged)
+        assert json.loads(probe(command, keep=keep).devices[0].name) == {}
+        assert json.loads(keep.read_text()) == known
+    assert json.loads(probe(command).devices[0].name) == {}
+
+
+@pytest.mark.slow
+def test_what_is_known_of_a_driver_is_not_tried_again():
+    command = [sys.executable, "-m", "agent.runner", "--probe"]
+    for known in ({}, {"another driver": "x"}):
+        ran = subprocess.run([*command, "--known", json.dumps(known)], capture_output=True, check=True)
+        report = ProbeReport.model_validate_json(ran.stdout)
+        (key,) = report.findings
+    by_hand = json.dumps({key: "by hand"})
+    ran = subprocess.run([*command, "--known", by_hand], capture_output=True, check=True)
+    (device,) = (d for d in ProbeReport.model_validate_json(ran.stdout).devices if d.api == "opencl")
+    assert device.facts[NARROW_NUMBERS_FACT] == "by hand"
+
+
+def test_a_finding_is_made_once_and_not_kept_beyond_its_driver():
+    trials = Trials({"kept": "bf16 storage", "gone": "fp16 storage"})
+    made = iter(["int8 products"])
+    assert [trials.of(key, lambda: next(made)) for key in ("kept", "new", "new")] == [
+        "bf16 storage",
+        "int8 products",
+        "int8 products",
+    ]
+    assert trials.found == {"kept": "bf16 storage", "new": "int8 products"}

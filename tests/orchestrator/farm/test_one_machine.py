@@ -9,6 +9,7 @@ import pytest
 
 from agent.wire.messages import AgentHello
 from orchestrator.config.home import FarmHome
+from orchestrator.errors import UnreachableError
 from orchestrator.farm import Farm
 from orchestrator.scheduling.lock import lock_holder
 from tests.contract.lab import agent_command
@@ -46,6 +47,26 @@ def test_the_agent_that_told_its_devices_is_the_one_that_is_scheduled_on(farm: F
         another = machine.start_agent()
         assert another.pid != agent.pid, "it was kept for one scheduling"
         another.close()
+
+
+def test_the_agent_lists_its_devices_while_the_files_are_read(tmp_path: Path) -> None:
+    home = FarmHome(tmp_path)
+    with Farm.open(home, command=agent_command(home)) as farm:
+        farm.begin()
+        begun = farm.running.machine._kept_agent.pid
+        farm.begin()
+        farm.devices.hello(keep=True)
+        assert farm.running.machine._kept_agent.pid == begun
+        farm.begin()
+        assert farm.running.machine._kept_agent.pid == begun
+        with Farm.open(home, command=["/nonexistent"]) as other:
+            other.begin()
+            assert other.running.machine._kept_agent is None, "another process has the right to schedule"
+    assert lock_holder(home.scheduler_lock) is None
+    with Farm.open(home, command=["/nonexistent"]) as farm:
+        with pytest.raises(UnreachableError, match="cannot be started"):
+            farm.begin()
+        assert lock_holder(home.scheduler_lock) is None
 
 
 def test_an_agent_that_is_kept_for_nothing_ends_with_the_farm(tmp_path: Path) -> None:

@@ -41,19 +41,20 @@ def probe_precision(device: cl.Device, described: Capabilities, cache: Cache) ->
         context = shared_context(device)
         faults = {trial: run(context, trial) for trial in Trial}
     content = {trial.value: fault for trial, fault in faults.items()}
-    cache.write("precision", _key(described), json.dumps(content).encode())
+    cache.write("precision", key_of_findings(described), json.dumps(content).encode())
     return Findings(faults)
 
 
 def kept_findings(described: Capabilities, cache: Cache) -> Findings | None:
     """Return the findings of an earlier probe of the device; None if there was none. Runs nothing."""
-    known = cache.read("precision", _key(described))
+    known = cache.read("precision", key_of_findings(described))
     if known is None:
         return None
     return Findings({Trial(name): fault for name, fault in json.loads(known).items()})
 
 
-def _key(described: Capabilities) -> str:
+def key_of_findings(described: Capabilities) -> str:
+    """Return the name of the findings about a device: another driver or other trials give another one."""
     texts = (described.key, kernel_source("precision_probe.cl"))
     return hashlib.sha256("\0".join(texts).encode()).hexdigest()
 
