@@ -22,12 +22,12 @@ def window(*arguments):
     clean = replace(between(*arguments), foreign_s=0.0, steal_s=0.0, throttled_s=0.0)
     return replace(clean, throttled_s=0.1) if len(rounds) in ROUNDS else clean
 block.Window.between = window
-start = block._Block._start
+opened = block._Block._open
 def slowly(run, part):
-    start(run, part)
-    # A busy agent would not see the phase of a repetition that ends at once.
+    opened(run, part)
+    # The agent would not see the phase, which is known from here on, of a repetition that ends at once.
     time.sleep(0.5 if run._asked.index != run._asked.number else 0)
-block._Block._start = slowly
+block._Block._open = slowly
 sys.exit(main(sys.argv[1:]))
 """
 """A runner that finds these rounds of its attempt disturbed, and no other."""
