@@ -91,7 +91,6 @@ class AgentConfig:
     journal.db    accepted attempts, and results without a receipt
     runs.log      which process ran when (`agent.attempt.runlog`)
     references/   reference outputs, and why some cannot be made (`agent.attempt.references`)
-    findings.json what trials of drivers found (`agent.devices.probe`)
     workload.json how long the calibration workload took (`agent.machine.workload`)
     work/         one folder per running attempt
     wheels/       releases from the wheels of `wheel_list`, one folder each (`agent.machine.wheels`)
@@ -146,11 +145,6 @@ class AgentConfig:
         return self.state / "workload.json"
 
     @property
-    def findings(self) -> Path:
-        """The file of what the last listing of devices found about their drivers."""
-        return self.state / "findings.json"
-
-    @property
     def references(self) -> Path:
         """The folder of cached reference outputs."""
         return self.state / "references"
@@ -161,8 +155,7 @@ class AgentConfig:
 
     def probed(self) -> ProbeReport:
         """List the devices, attached ones too. Raises as `agent.devices.probe`."""
-        releases = self.wheels.releases()
-        listed = probe(self.probe_command, sandbox=self.sandbox, releases=releases, keep=self.findings)
+        listed = probe(self.probe_command, sandbox=self.sandbox, releases=self.wheels.releases())
         return with_attached(listed, self.attached)
 
     @property

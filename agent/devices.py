@@ -58,6 +58,7 @@ Findings = Annotated[dict[Id, Annotated[str, Field(max_length=500)]], Field(max_
 the kernel takes 128 KiB for one. Real ones have some 150 characters."""
 
 _FINDINGS: Final = TypeAdapter(Findings)
+_FINDINGS_FILE: Final = "findings.json"
 
 
 class ProbeError(Exception):
@@ -110,38 +111,44 @@ def probe(
     timeout_s: float | None = None,
     sandbox: SandboxSettings | None = None,
     releases: Sequence[str] = (),
-    keep: Path | None = None,
 ) -> ProbeReport:
     """List the devices. A driver that crashes or hangs loses what drivers list, one of WebGPU the adapters
     alone; none loses the CPU.
 
     `sandbox`: None for what the environment says. `timeout_s`: None for what the host's GPUs need.
-    `releases`: of packages beside the installed ones, as `Wheels.releases` names them. `keep`: the file with
-    the findings of the listing before, which take seconds to make, and then with those of this one; None
-    makes all anew.
+    `releases`: of packages beside the installed ones, as `Wheels.releases` names them.
     Raises `ProbeError` where not even the CPU can be described.
     """
     timeout_s = probe_limit_s() if timeout_s is None else timeout_s
     asked = [*command, "--probe", *(("--releases", ",".join(releases)) if releases else ())]
+    # The probe itself may not write there, and its own program caches are empty.
+    keep = farm_cache(for_runner()) / _FINDINGS_FILE
     known = _kept(keep)
     if known:
         asked += ("--known", json.dumps(known))
     try:
         report = ask(asked, timeout_s, ProbeReport, sandbox)
-        if keep is not None and report.findings != known:
-            write_atomically(keep, _FINDINGS.dump_json(report.findings))
-        return report
     except ProbeError as error:
         without = ("--without-drivers", f"listing OpenCL devices failed: {error}")
-    return ask([*asked, *without], timeout_s, ProbeReport, sandbox)
+        return ask([*asked, *without], timeout_s, ProbeReport, sandbox)
+    if report.findings and report.findings != known:
+        _keep(keep, report.findings)
+    return report
 
 
-def _kept(path: Path | None) -> dict[str, str]:
+def _kept(path: Path) -> dict[str, str]:
     """Return the findings of the listing before; none where there are none, or the file is damaged."""
     try:
-        return {} if path is None else _FINDINGS.validate_json(path.read_bytes())
+        return _FINDINGS.validate_json(path.read_bytes())
     except (OSError, ValueError):
         return {}
+
+
+def _keep(path: Path, findings: dict[str, str]) -> None:
+    # Where nothing can be written, the next listing makes them anew, which takes seconds.
+    with contextlib.suppress(OSError):
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_atomically(path, _FINDINGS.dump_json(findings), 0o600)
 
 
 def with_attached(report: ProbeReport, attached: Sequence[Attached]) -> ProbeReport:

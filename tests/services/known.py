@@ -93,11 +93,10 @@ def probe_once(
     timeout_s: float | None = None,
     sandbox: SandboxSettings | None = None,
     releases: Sequence[str] = (),
-    keep: Path | None = None,
 ) -> ProbeReport:
     """Answer as the first agent's probe did in the same environment."""
     if tuple(command) != RUNNER_COMMAND:
-        return probe(command, timeout_s, sandbox, releases, keep)
+        return probe(command, timeout_s, sandbox, releases)
     environment = {name: value for name, value in for_runner().items() if name != "TMPDIR"}
     stated = json.dumps([sorted(environment.items()), sandbox is None or sandbox.on, *releases])
     answer = folder / f"{hashlib.sha256(stated.encode()).hexdigest()}.json"

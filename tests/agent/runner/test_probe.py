@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -341,18 +342,22 @@ print(json.dumps({"devices": [device], "findings": {"driver-1": "fp16 storage"}}
 """
 
 
-def test_findings_about_drivers_are_kept_for_the_next_listing(tmp_path):
+def test_findings_about_drivers_are_kept_for_the_next_listing(tmp_path, monkeypatch):
     """Trials take seconds, and each listing has a program cache of its own, which holds none."""
-    command, keep = [sys.executable, "-c", ANSWERS], tmp_path / "findings.json"
+    monkeypatch.setenv("FARM_CACHE_DIR", str(tmp_path / "cache"))
+    command, keep = [sys.executable, "-c", ANSWERS], tmp_path / "cache" / "findings.json"
     known = {"driver-1": "fp16 storage"}
-    told = [json.loads(probe(command, keep=keep).devices[0].name) for _ in range(2)]
+    told = [json.loads(probe(command).devices[0].name) for _ in range(2)]
     assert told == [{}, known]
+    assert stat.S_IMODE(keep.stat().st_mode) == 0o600
     # A file that somebody damaged costs the time alone.
     for damaged in ("{", json.dumps({"driver-1": 1}), json.dumps({"no id": ""})):
         keep.write_text(damaged)
-        assert json.loads(probe(command, keep=keep).devices[0].name) == {}
+        assert json.loads(probe(command).devices[0].name) == {}
         assert json.loads(keep.read_text()) == known
-    assert json.loads(probe(command).devices[0].name) == {}
+    # Where nothing can be kept, each listing makes them.
+    monkeypatch.setenv("FARM_CACHE_DIR", "/dev/null/cache")
+    assert [json.loads(probe(command).devices[0].name) for _ in range(2)] == [{}, {}]
 
 
 @pytest.mark.slow
