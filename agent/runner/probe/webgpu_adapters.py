@@ -5,6 +5,7 @@ crashes or hangs costs the adapters alone, and neither waits for the other.
 """
 
 import subprocess
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -34,6 +35,9 @@ COMMAND: Final = (*RUNNER_COMMAND, "--adapters")
 LISTING_LIMIT_S: Final = 15.0
 """Seconds that listing the adapters may take. Loading the drivers takes half a second, on a busy host some;
 the rest of a listing of all devices must fit behind it into `agent.devices.PROBE_TIMEOUT_S`."""
+
+_READING_S: Final = 0.5
+"""Seconds to read an answer that is there already."""
 
 _VENDORS: Final = {
     0x10DE: "nvidia", 0x1002: "advanced micro devices", 0x8086: "intel", 0x13B5: "arm", 0x5143: "qualcomm",
@@ -73,6 +77,8 @@ def list_adapters() -> AdapterReport:
 @contextmanager
 def listing_adapters() -> Iterator[Callable[[], AdapterReport]]:
     """Start to list the adapters in another process; what this yields waits for its answer."""
+    # From here on: what this process does meanwhile must fit into the limit of a listing, too.
+    until_s = time.monotonic() + LISTING_LIMIT_S
     # In the group of this process, which is killed as a whole where this one takes too long.
     with subprocess.Popen(  # noqa: S603  # our own runner
         COMMAND,
@@ -82,15 +88,16 @@ def listing_adapters() -> Iterator[Callable[[], AdapterReport]]:
         stderr=subprocess.PIPE,
     ) as process:
         try:
-            yield lambda: _answer(process)
+            yield lambda: _answer(process, until_s)
         finally:
             process.kill()
 
 
-def _answer(process: "subprocess.Popen[bytes]") -> AdapterReport:
+def _answer(process: "subprocess.Popen[bytes]", until_s: float) -> AdapterReport:
     failed = "listing WebGPU adapters failed"
     try:
-        out, log = process.communicate(timeout=LISTING_LIMIT_S)
+        # An answer that is there is taken, however late it is.
+        out, log = process.communicate(timeout=max(_READING_S, until_s - time.monotonic()))
     except subprocess.TimeoutExpired:
         return AdapterReport(reason=f"{failed}: no answer within {LISTING_LIMIT_S:g} s")
     if process.returncode != 0:

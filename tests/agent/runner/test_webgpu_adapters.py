@@ -117,6 +117,15 @@ def test_a_driver_of_adapters_that_fails_costs_these_alone(monkeypatch, script, 
     assert why.startswith(f"listing WebGPU adapters failed: {reason}")
 
 
+def test_an_answer_that_came_in_time_is_taken_late(monkeypatch):
+    answer = AdapterReport(reason="no driver").model_dump_json()
+    monkeypatch.setattr(webgpu_adapters, "COMMAND", (sys.executable, "-c", f"print('{answer}')"))
+    monkeypatch.setattr(webgpu_adapters, "LISTING_LIMIT_S", 0.0)
+    with listing_adapters() as adapters:
+        time.sleep(1.0)
+        assert adapters().reason == "no driver"
+
+
 def test_a_listing_that_is_given_up_leaves_no_process(monkeypatch):
     monkeypatch.setattr(webgpu_adapters, "COMMAND", (sys.executable, "-c", "import time; time.sleep(30)"))
     began_s = time.monotonic()
