@@ -158,3 +158,13 @@ def test_the_agent_s_help_looks_like_the_farm_s(shell: Shell) -> None:
     assert any(line.startswith("Start here: farm-agent enrol") for line in lines)
     verbs = {line.split()[0] for line in lines if line.startswith("  ") and not line.startswith("  -")}
     assert {"enrol", "start", "probe", "check", "version", "tuning"} <= verbs
+
+
+def test_garbage_is_looked_for_while_a_verb_runs() -> None:
+    """Its import makes none, and is quicker without; a verb that runs for hours makes some."""
+    script = (
+        "import gc, orchestrator.cli as cli; parser = cli.parser(); print(gc.isenabled()); "
+        "parser.commands['results'].load(); print(gc.isenabled(), gc.get_freeze_count() > 0)"
+    )
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert ran.stdout.split() == ["True"] * 3
