@@ -20,6 +20,7 @@ MACHINES = ("services", "server", "agA", "agB", "middle")
 QUICK = (
     "tests/faults/test_invariants.py",
     "tests/faults/test_runner_faults.py::test_scenario_01_",
+    "tests/faults/test_full_disk.py::test_every_writer_",
     "tests/faults/test_mutations.py::test_all_of_them_",
 )
 """Tests that CI runs too, so that neither checker nor lab nor mutation can break unnoticed: all of the

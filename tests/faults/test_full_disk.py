@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from agent import devices
 from agent.attempt import artifacts, files, lease, references
 from agent.link.cache import Cache as ModelCache
 from agent.machine import host_tuning, workload
@@ -110,6 +111,15 @@ def a_kept_program(disk: Path, _: Path) -> Write:
     return write
 
 
+def findings_about_drivers(disk: Path, _: Path) -> Write:
+    def write() -> None:
+        devices._keep(disk / "findings.json", {"driver": "fp16 storage"})
+        if not (disk / "findings.json").exists():
+            raise OSError(errno.ENOSPC, "no space, which costs the next listing seconds and ends nothing")
+
+    return write
+
+
 def a_revocation(disk: Path, outside: Path) -> Write:
     database = new_database(outside)
     Users(database).add("eve")
@@ -129,6 +139,7 @@ WRITERS: dict[str, Callable[[Path, Path], Write]] = {
     "agent/attempt/references.py": lambda disk, _: (
         lambda: references.write_made(disk, [ReferenceRecord(key=SHA, kind="cpu", maker="m")])
     ),
+    "agent/devices.py": findings_about_drivers,
     "agent/link/cache.py": a_fetched_model,
     "agent/machine/host_tuning.py": a_host,
     "agent/machine/workload.py": lambda disk, _: (
