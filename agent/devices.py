@@ -19,7 +19,7 @@ from pydantic import Field, TypeAdapter
 
 from agent.attached.hosts import Attached
 from agent.processes.environment import farm_cache, for_runner, own_caches
-from agent.processes.exit_reason import describe_exit, last_line
+from agent.processes.exit_reason import last_line, told
 from agent.processes.left_files import LOG_FILE
 from agent.processes.sandbox.boundary import TEMPORARY_FOLDER, SandboxSettings, boundary_for
 from agent.processes.sandbox.inner import InnerBoundary
@@ -59,6 +59,7 @@ the kernel takes 128 KiB for one. Real ones have some 150 characters."""
 
 _FINDINGS: Final = TypeAdapter(Findings)
 _FINDINGS_FILE: Final = "findings.json"
+"""Name of the file that keeps them, in the cache of the agent's user: of all farms on this host."""
 
 
 class ProbeError(Exception):
@@ -197,8 +198,7 @@ def ask(
         except ValueError as error:
             raise ProbeError(f"{command[0]} cannot be run: {error}") from error
     if code != 0:
-        last = last_line(log)
-        raise ProbeError(f"{what} ended with {describe_exit(code)}" + (f": {last}" if last else ""))
+        raise ProbeError(f"{what} ended with {told(code, log)}")
     try:
         return answer_type.model_validate_json(out)
     except ValueError as error:

@@ -22,6 +22,11 @@ def describe_exit(returncode: int) -> str:
         return f"signal {-returncode}"
 
 
+def told(returncode: int, log: str) -> str:
+    """Return how a process ended, with the last line of its log if there is one: `exit code 3: no luck`."""
+    return ": ".join(filter(None, (describe_exit(returncode), last_line(log))))
+
+
 def exit_reason(returncode: int, who: str, log: str, *, oom_killed: bool = False) -> Reason:
     """Return why `who` ended without a result and without a request to end. `log`: the end of its output.
 

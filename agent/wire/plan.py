@@ -52,7 +52,7 @@ class _Sparse(bounded.Wire):
 
 @cache
 def _left_out(kind: type["_Sparse"]) -> tuple[tuple[str, Any], ...]:
-    """Return the fields that are left out with their defaults; a submission asks a hundred times a cell."""
+    """Return the fields that are left out with their defaults; a submission asks for each cell and device."""
     return tuple((name, kind.model_fields[name].default) for name in kind.left_out)
 
 

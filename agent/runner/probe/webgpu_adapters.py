@@ -15,7 +15,7 @@ from pydantic import Field
 
 from agent.devices import RUNNER_COMMAND
 from agent.processes.environment import for_runner
-from agent.processes.exit_reason import describe_exit, last_line
+from agent.processes.exit_reason import told
 from agent.runner.probe.host import cpu_model, host_environment, host_facts
 from agent.wire.bounded import MAX_DEVICES, Text, Wire
 from agent.wire.exclusion import HOST_GROUP
@@ -31,6 +31,7 @@ WEBGPU: Final = "webgpu"
 no adapter."""
 
 COMMAND: Final = (*RUNNER_COMMAND, "--adapters")
+"""The command of that process, whose answer is an `AdapterReport`."""
 
 LISTING_LIMIT_S: Final = 15.0
 """Seconds that listing the adapters may take. Loading the drivers takes half a second, on a busy host some;
@@ -101,9 +102,8 @@ def _answer(process: "subprocess.Popen[bytes]", until_s: float) -> AdapterReport
     except subprocess.TimeoutExpired:
         return AdapterReport(reason=f"{failed}: no answer within {LISTING_LIMIT_S:g} s")
     if process.returncode != 0:
-        last = last_line(log.decode(errors="replace"))
-        why = f"the process ended with {describe_exit(process.returncode)}" + (f": {last}" if last else "")
-        return AdapterReport(reason=f"{failed}: {why}")
+        ended = told(process.returncode, log.decode(errors="replace"))
+        return AdapterReport(reason=f"{failed}: the process ended with {ended}")
     try:
         return AdapterReport.model_validate_json(out)
     except ValueError as error:
