@@ -4,6 +4,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from agent.wire.messages import Device, environment_id, environment_name
@@ -22,7 +23,7 @@ class ChangedField:
         return f"{self.name} {self.before} → {self.after}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Ingredients:
     """Everything a measurement depends on besides the environment."""
 
@@ -33,7 +34,7 @@ class Ingredients:
     plan: MeasurePlan
     inputs: Mapping[str, InputSpec]
 
-    @property
+    @cached_property
     def series(self) -> str:
         """Digest: results of one series differ in environment and time only.
 

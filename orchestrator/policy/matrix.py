@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
+from functools import cached_property
 from typing import Any, Final, Protocol
 
 from agent.wire.messages import Device, MissingDelegate, Reason, ReasonCode
@@ -51,7 +52,7 @@ class ModelFile(Protocol):
         """Why the file or its labelled data could not be fetched; None where it is in the store."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class CellSpec:
     """One model x delegate x target x level, before it is known whether it must run.
 
@@ -81,18 +82,22 @@ class CellSpec:
     reuse: str | None = None
     retry: RetryEntry | None = None
 
-    @property
+    # Cached: a submission asks several times for the digests of each of up to `MAX_CELLS` cells.
+    @cached_property
     def ingredients(self) -> Ingredients:
         """Everything that a measurement of this cell depends on, whichever device it gets."""
-        return self.on(self.target)
+        return self._on(self.target)
 
     def on(self, device_id: str) -> Ingredients:
         """Return everything that a measurement of this cell on this device depends on."""
+        return self.ingredients if device_id == self.target else self._on(device_id)
+
+    def _on(self, device_id: str) -> Ingredients:
         return Ingredients(
             self.model_sha256, self.delegate_kind, self.delegate_options, device_id, self.plan, self.inputs
         )
 
-    @property
+    @cached_property
     def siblings(self) -> str | None:
         """Digest that cells have in common which want other devices of one class; None without one."""
         if not is_class(self.target):
@@ -100,7 +105,7 @@ class CellSpec:
         # By the line, which has no number: the target tells the cells of one class apart.
         return digest({"model": self.model, "delegate": self.delegate, "series": self.on(self.line).series})
 
-    @property
+    @cached_property
     def key(self) -> str:
         """Digest that names the cell within its campaign: the names and everything they mean."""
         return digest({"model": self.model, "delegate": self.delegate, "series": self.ingredients.series})
