@@ -51,7 +51,6 @@ class Capabilities:
     local_memory_bytes: int
     max_allocation_bytes: int
     memory_bytes: int
-    alignment_bytes: int
     compiler: str = ""
     processor: str = ""
     device_class: DeviceClass = DeviceClass.CPU

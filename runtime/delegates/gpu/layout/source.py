@@ -38,7 +38,6 @@ class Function:
     operand_count: int
     spaces: str
     parameters: tuple[tuple[str, str], ...]
-    is_unit: bool
     work_group: WorkGroup | None = field(default=None, repr=False)
     halves: tuple[int, ...] = field(default=(), repr=False)
 
@@ -96,7 +95,6 @@ def function_of(launch: Launch) -> Function:
         operand_count=len(launch.epilogue.operands),
         spaces="".join("C" if isinstance(pointer, PackedConstant) else "A" for pointer in pointers),
         parameters=tuple((name, type_of(value)) for name, value in parameters_of(launch)),
-        is_unit=launch.instance.work_group is None,
         work_group=launch.instance.work_group,
         halves=launch.halves,
     )

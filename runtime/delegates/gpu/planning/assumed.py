@@ -34,7 +34,6 @@ ASSUMED: Final[dict[DeviceClass, Capabilities]] = {
         local_memory_bytes=512 << 10,
         max_allocation_bytes=16 * _GIB,
         memory_bytes=16 * _GIB,
-        alignment_bytes=128,
         shares_one_kernel=True,
     ),
     "gpu": Capabilities(
@@ -50,7 +49,6 @@ ASSUMED: Final[dict[DeviceClass, Capabilities]] = {
         local_memory_bytes=48 << 10,
         max_allocation_bytes=139 * _GIB // 4,
         memory_bytes=139 * _GIB,
-        alignment_bytes=512,
         device_class=Kernels.GPU,
     ),
 }

@@ -146,8 +146,6 @@ def capabilities(device: CudaDevice) -> Capabilities:
             local_memory_bytes=cuda.attribute(device.ordinal, "MAX_SHARED_MEMORY_PER_BLOCK_OPTIN"),
             max_allocation_bytes=memory,
             memory_bytes=memory,
-            # What cuMemAlloc aligns to, at least (CUDA C++ Programming Guide, device memory accesses).
-            alignment_bytes=256,
             device_class=DeviceClass.GPU,
         )
     except CudaError as error:

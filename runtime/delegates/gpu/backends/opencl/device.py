@@ -126,8 +126,6 @@ def capabilities(device: cl.Device) -> Capabilities:
             local_memory_bytes=int(device.local_mem_size),
             max_allocation_bytes=int(device.max_mem_alloc_size),
             memory_bytes=int(device.global_mem_size),
-            # OpenCL reports this alignment in bits.
-            alignment_bytes=int(device.mem_base_addr_align) // 8,
             compiler=device.platform.version.strip(),
             processor="" if is_gpu(device) else " ".join(astuple(processor())),
             device_class=DeviceClass.GPU if is_gpu(device) else DeviceClass.CPU,

@@ -138,7 +138,6 @@ def described(adapter: Any) -> Capabilities:
         - READ_AHEAD,
         constants_bytes=min(limits["max-buffer-size"], _window_bytes(adapter)) - READ_AHEAD,
         memory_bytes=_NO_LIMIT,
-        alignment_bytes=limits["min-storage-buffer-offset-alignment"],
         device_class=DeviceClass.LANES if _is_cpu(adapter) else DeviceClass.GPU,
         runs_units=False,
     )
