@@ -225,13 +225,13 @@ class Cell(SQLModel, table=True):
 
     `key` digests what the cell is; `target` is a device id, `any:SELECTOR#N` for any device of a class, or
     "-" where no device can take it. `line` names the queue that it waits in: a device id, or the text of a
-    class with a delegate kind (`any:SELECTOR/KIND`). `siblings` joins the cells that want different devices
-    of one class; `device_id` is the one that it has, or that its result is of. `retried_after`: attempts up
-    to this number were before a user's `retry` and do not count against the cell. `shown_attempt_id` is the
-    result the cell shows: its own counted one, or the reused one of another cell; of a cell that has not
-    ended, the one that stands until a new one replaces it. `reuse`: its model's rule; `retry`: a
-    `RetryEntry`; `queue_limit_s`: how long it may wait for a device, now until `queue_until`. `refines`: a
-    `Refining`, while blocks are added to the result that it shows.
+    class with a delegate kind (`any:SELECTOR/KIND`). `siblings` joins the cells of a campaign that want
+    different devices of one class; `device_id` is the one that it has, or that its result is of.
+    `retried_after`: attempts up to this number were before a user's `retry` and do not count against the
+    cell. `shown_attempt_id` is the result the cell shows: its own counted one, or the reused one of another
+    cell; of a cell that has not ended, the one that stands until a new one replaces it. `reuse`: its model's
+    rule; `retry`: a `RetryEntry`; `queue_limit_s`: how long it may wait for a device, now until
+    `queue_until`. `refines`: a `Refining`, while blocks are added to the result that it shows.
     """
 
     __table_args__ = (

@@ -200,7 +200,8 @@ def _fields(campaign: tables.Campaign, planned: PlannedCell) -> dict[str, Any]:
         "delegate_options": dict(spec.delegate_options),
         "target": spec.target,
         "line": spec.line,
-        "siblings": spec.siblings,
+        # Of one campaign: another one may measure the same on the same devices again.
+        "siblings": spec.siblings and digest({"campaign": campaign.campaign_id, "siblings": spec.siblings}),
         # Lower goes first.
         "rank": -campaign.priority,
         "level": spec.level,

@@ -91,6 +91,16 @@ def test_a_class_cell_that_a_user_has_tried_again_goes_to_the_unit_where_it_fail
 
 
 @pytest.mark.usefixtures("way")
+def test_a_campaign_measures_a_class_again_on_the_devices_that_an_earlier_one_had(database):
+    for name in ("first", "again"):
+        stock(database, two_of_the_class(name=name, reuse="never"), FLEET[:3])
+        for chosen in choose(database, "gpu-0", "gpu-1"):
+            take_in(database, result(begin(database, chosen)))
+    found = [(cell.state, cell.device_id) for cell in cells(database)]
+    assert found == [("done", "gpu-0"), ("done", "gpu-1")] * 2
+
+
+@pytest.mark.usefixtures("way")
 def test_a_device_that_had_the_first_cells_of_a_class_finds_those_behind_them(database):
     stock(database, two_of_the_class("a", "b", "c"), FLEET)
     for _ in range(2):
