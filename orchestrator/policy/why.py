@@ -21,7 +21,8 @@ class Occupant:
 @dataclass(frozen=True, slots=True)
 class DeviceFacts:
     """A device that serves the cell's line. `agent`: why its agent gets no work, else empty; `is_checked`: a
-    health check of it is queued; `reserved`: how another's reservation keeps the cell from it, else empty.
+    health check of it is queued; `reserved`: how another's reservation keeps the cell from it, else empty;
+    `sibling`: the cell of the same class that has it, else empty.
     """
 
     device_id: str
@@ -32,6 +33,7 @@ class DeviceFacts:
     rests_until: datetime | None = None
     occupant: Occupant | None = None
     reserved: str = ""
+    sibling: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +95,7 @@ def explain(facts: CellFacts, now: datetime) -> Why:
         return Why(facts.cell_id, facts.state, facts.line, None, None, None, None, None, (text,))
     blocks = tuple(_blocks(facts, now))
     there = [one for one in facts.devices if one.present and not one.agent and not one.reserved]
-    usable = [one for one in there if one.quarantine is None]
+    usable = [one for one in there if one.quarantine is None and not one.sibling]
     held = facts.parked or facts.paused or facts.cancelled or not usable or bool(facts.scheduler)
     lease = next((d.occupant.attempt_id for d in usable if d.occupant is not None), None)
     queue_s = max(0.0, (now - facts.waits_since).total_seconds())
@@ -158,6 +160,8 @@ def _device_blocks(device: DeviceFacts, now: datetime) -> Iterator[str]:
         yield f"{name} is in quarantine ({device.quarantine}); {free}: farm devices release {name}"
     if device.reserved:
         yield f"{name}: {device.reserved}"
+    if device.sibling:
+        yield f"{name} is that of cell {device.sibling}, and each cell of a class wants another device"
     if device.occupant is not None:
         holder = device.occupant
         where = "" if holder.device_id == name else f" on {holder.device_id}, which excludes it"

@@ -15,6 +15,7 @@ from orchestrator.db import tables
 from orchestrator.db.cells import attempts, jobs, running_attempts
 from orchestrator.db.devices import agents, devices
 from orchestrator.db.engine.turn import Turn
+from orchestrator.db.queue import picking
 from orchestrator.db.results import references
 from orchestrator.db.scheduling import assignments, ingest
 from orchestrator.dispatch import base as dispatch
@@ -245,10 +246,10 @@ class Inbox:
             self._ignored.warning(f"agent {name} names devices that are not its own: {', '.join(stolen)}")
             return _NOTHING
         self._refused_agents(turn).discard(name)
-        before = agents.present_devices_of(turn, name)  # as it was before this hello replaces it
+        before = _served(turn, name)  # as it was before this hello replaces it
         devices.record_hello(turn, hello, now, sole=self.sole)
         self.available.note_heard(name, now)
-        self._fail_unplaceable(turn, hello, before, now)
+        self._fail_unplaceable(turn, hello, before - _served(turn, name), now)
         until = time.monotonic() + self.patience_s
         for attempt_id in running_attempts.of_agent(turn, name):
             if attempt_id not in hello.live:
@@ -268,15 +269,20 @@ class Inbox:
                 again.append((agent_id, job))
         return again
 
-    def _fail_unplaceable(self, turn: Turn, hello: wire.AgentHello, before: set[str], now: datetime) -> None:
-        """End the cells of devices that the agent no longer names: no other device can run them."""
-        named = {device.device_id for device in hello.devices}
+    def _fail_unplaceable(
+        self, turn: Turn, hello: wire.AgentHello, lost: set[tuple[str, str]], now: datetime
+    ) -> None:
+        """End the cells that the agent's devices serve no longer, and that no other device can run.
+
+        `lost`: what `_served` told before this hello, and does not tell after it.
+        """
         if self.sole:
             hint = {entry.kind: entry.reason for entry in hello.missing}
-            assignments.fail_vanished(turn, sorted(named), hint, now)
-        elif gone := sorted(before - named):
+            assignments.fail_vanished(turn, [device.device_id for device in hello.devices], hint, now)
+        elif lost:
             why = "; ".join(f"{entry.kind}: {entry.reason}" for entry in hello.missing)
-            why = why or f"agent {hello.agent_id} does not name it any more"
+            why = why or f"so says the last hello of agent {hello.agent_id}"
+            gone = sorted(device_id for device_id, line in lost if line == device_id)
             assignments.fail_unplaceable(turn, gone, why, now)
 
     def _on_old_hello(self, turn: Turn, agent_id: str, protocol: int, now: datetime) -> FollowUp:
@@ -321,6 +327,14 @@ class Inbox:
         self.in_doubt.pop(attempt_id, None)
         self._beats.pop(attempt_id, None)
         return frozenset() if attempt is None else frozenset({attempt.device_id})
+
+
+def _served(turn: Turn, agent_id: str) -> set[tuple[str, str]]:
+    """Return the present devices of an agent, each with its own line and with those of its classes."""
+    present = agents.present_devices_of(turn, agent_id)
+    classes = picking.members(turn, present).items()
+    own = {(device.device_id, device.device_id) for device in present}
+    return own | {(device_id, line) for line, takers in classes for device_id in takers}
 
 
 def _ahead_s(alive: wire.AgentAlive, now: datetime) -> float:

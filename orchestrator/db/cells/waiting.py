@@ -53,7 +53,7 @@ def cell_facts(
         cancelled=cell.cancel_asked_at is not None or campaign.cancel_asked_at is not None,
         position=position,
         ahead_s=ahead_s,
-        devices=tuple(_device_facts(session, cell.line, campaign, holders, silent_before, now)),
+        devices=tuple(_device_facts(session, cell, campaign, holders, silent_before, now)),
         own=next((o for o in holders if o.cell_id == cell.cell_id), None),
         job_limit_s=cell.soft_limit_s,
         job_started=None if live is None else live.started_at,
@@ -81,7 +81,7 @@ def _attempts_of(session: Session, cell: tables.Cell) -> Sequence[tables.Attempt
 
 def _device_facts(
     session: Session,
-    line: str,
+    cell: tables.Cell,
     campaign: tables.Campaign,
     holders: Sequence[Occupant],
     silent_before: datetime | None,
@@ -95,9 +95,10 @@ def _device_facts(
     devices = [device for device, _ in known]
     groups = {device.device_id: device.exclusion_group for device in devices}
     checked = _lines_with_checks(session)
+    had = _devices_of_siblings(session, cell)
     found = []
     for device, agent in known:
-        if not _serves(device, line):
+        if not _serves(device, cell.line):
             continue
         # An attempt here, or one on a device that excludes this one.
         holder = next(
@@ -113,9 +114,24 @@ def _device_facts(
                 device.rests_until,
                 holder,
                 _reserved(device, devices, campaign, now),
+                had.get(device.device_id, ""),
             )
         )
     return found
+
+
+def _devices_of_siblings(session: Session, cell: tables.Cell) -> dict[str | None, str]:
+    """Return the devices that the other cells of a cell's class have, with the cell that has each."""
+    if cell.siblings is None:
+        return {}
+    other = tables.Cell
+    query = select(other.device_id, other.cell_id).where(
+        other.campaign_no == cell.campaign_no,
+        other.siblings == cell.siblings,
+        other.cell_id != cell.cell_id,
+        col(other.device_id).is_not(None),
+    )
+    return dict(session.exec(query).all())
 
 
 def _reserved(

@@ -101,11 +101,10 @@ def devices_of(session: Session, agent_ids: Sequence[str]) -> list[str]:
     )
 
 
-def present_devices_of(session: Session, agent_id: str) -> set[str]:
+def present_devices_of(session: Session, agent_id: str) -> Sequence[tables.Device]:
     """Return the devices that this agent's last hello named."""
     device = tables.Device
-    query = select(device.device_id).where(device.agent_id == agent_id, col(device.present))
-    return set(session.exec(query))
+    return session.exec(select(device).where(device.agent_id == agent_id, col(device.present))).all()
 
 
 def leaving(session: Session) -> Mapping[str, str]:

@@ -181,9 +181,13 @@ class _Pick:
         )  # fmt: skip
 
 
-def lines_served_by(session: Session, device: DeviceLike) -> list[str]:
-    """Return the lines that a device serves: its own line and those of its classes."""
-    return [device.device_id, *(pool.line for pool in _pools(session) if pool.takes(device))]
+def members(session: Session, devices: Sequence[DeviceLike]) -> dict[str, frozenset[str]]:
+    """Return the line of each class for which a cell ever waited, with those of these devices in it."""
+    classes = [parse_line(row.line) for row in fetch(session, select(candidate_queries.pool.c.line))]
+    return {
+        class_.line: frozenset(device.device_id for device in devices if class_.takes(device))
+        for class_ in classes
+    }
 
 
 def share_of(campaign: Any) -> Share:
@@ -212,12 +216,3 @@ def _hosts(session: Session, device_ids: Sequence[str], now: datetime) -> list[_
             quarantined = row.quarantined_at is not None
             host.idle.append(DeviceSlot(row.device_id, row.exclusion_group, quarantined=quarantined))
     return list(hosts.values())
-
-
-def _pools(session: Session) -> list[DeviceClass]:
-    return [
-        parse_line(row.line)
-        for row in fetch(
-            session, select(candidate_queries.pool.c.line).order_by(candidate_queries.pool.c.line)
-        )
-    ]

@@ -3,9 +3,11 @@
 To choose a cell, to begin its attempt and to put its job into the outbox is one turn.
 """
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
+from sqlalchemy import ColumnElement, and_, or_
 from sqlmodel import col, select
 
 from agent.wire.messages import JobSpec, Reason, ReasonCode, environment_id
@@ -14,7 +16,7 @@ from orchestrator.db.campaigns import campaigns
 from orchestrator.db.cells import attempts
 from orchestrator.db.cells import ends as cell_ends
 from orchestrator.db.cells import jobs as known_jobs
-from orchestrator.db.devices import devices
+from orchestrator.db.devices import agents, devices
 from orchestrator.db.engine.turn import Turn
 from orchestrator.db.queue import picking
 from orchestrator.db.results import past as past_results
@@ -25,7 +27,6 @@ from orchestrator.policy.lifecycle import CellState
 from orchestrator.policy.matrix import NO_DEVICE
 from orchestrator.policy.preview import reusable, reuse_rule
 from orchestrator.policy.reservation import reservation_of
-from orchestrator.policy.selectors import is_class
 
 
 def fill(turn: Turn, device_ids: Sequence[str], now: datetime) -> list[tuple[str, JobSpec]]:
@@ -126,80 +127,108 @@ def _reuse(turn: Turn, waiting: Sequence[Assignment], now: datetime) -> set[str]
 
 
 def fail_unplaceable(turn: Turn, device_ids: Sequence[str], why: str, now: datetime) -> int:
-    """End queued cells that only these devices could run, and those of emptied classes; return how many."""
-    cells = turn.exec(
-        select(tables.Cell).where(tables.IS_QUEUED, col(tables.Cell.line).in_(device_ids))
-    ).all()
-    cell_ends.finish_all(
-        turn,
-        [
-            (
-                cell,
-                CellState.UNSUPPORTED,
-                Reason(code=ReasonCode.NO_DEVICE, text=f"device {cell.line} is gone: {why}"),
-            )
-            for cell in cells
-        ],
-        now,
-    )
-    return len(cells) + _fail_classes(turn, why, now)
-
-
-def fail_left_behind(turn: Turn, attempt_id: str, now: datetime, *, sole: bool) -> int:
-    """End the queued cells of the device of an attempt that has ended, if its agent does not name it now.
-
-    The agent's hello could not: the attempt was open then, and its cell was not queued. `sole`: there is no
-    other agent; the cells of parked campaigns wait on, as they do after its hello. Returns how many.
+    """End queued cells that only these devices could run, and those of classes for which too few devices of
+    active agents are left; return how many.
     """
-    attempt = turn.find_attempt(attempt_id)
-    if attempt is None or turn.device(attempt.device_id).present:
-        return 0
-    if sole:
-        present = turn.exec(select(tables.Device.device_id).where(col(tables.Device.present))).all()
-        return fail_vanished(turn, present, {}, now)
-    return fail_unplaceable(turn, [attempt.device_id], "its agent does not name it any more", now)
-
-
-def _fail_classes(turn: Turn, why: str, now: datetime) -> int:
-    """End the queued cells of classes of which no present device of a willing agent is left."""
+    own = turn.exec(select(tables.Cell).where(tables.IS_QUEUED, col(tables.Cell.line).in_(device_ids)))
+    ends = [_without_device(cell, f"device {cell.line} is gone: {why}") for cell in own]
     willing = turn.exec(
         select(tables.Device)
         .join(tables.Agent, col(tables.Agent.agent_id) == tables.Device.agent_id)
         .where(col(tables.Device.present), tables.Agent.state == tables.AGENT_ACTIVE)
     ).all()
-    served = {line for device in willing for line in picking.lines_served_by(turn, device)}
-    # The few known classes are queried one by one; a query for unserved cells would read every queued
-    # cell.
-    known = turn.exec(select(tables.Pool.line)).all()
-    lost = [line for line in known if line not in served]
-    queued = select(tables.Cell).where(tables.IS_QUEUED, col(tables.Cell.line).in_(lost))
-    cells = turn.exec(queued).all() if lost else []
-    hint = {cell.delegate_kind: why for cell in cells}
-    cell_ends.finish_all(turn, [(c, CellState.UNSUPPORTED, _gone(c, hint)) for c in cells], now)
-    return len(cells)
+    ends += [_without_device(cell, f"{what}: {why}") for cell, what in _left_over(turn, willing)]
+    cell_ends.finish_all(turn, ends, now)
+    return len(ends)
+
+
+def fail_left_behind(turn: Turn, attempt_id: str, now: datetime, *, sole: bool) -> int:
+    """End the queued cells that the device of an ended attempt can run no more: its agent does not name it
+    now, or leaves.
+
+    Neither could end the attempt's own cell, which was not queued then. `sole`: there is no other agent; the
+    cells of parked campaigns wait on, as they do after its hello. Returns how many.
+    """
+    attempt = turn.find_attempt(attempt_id)
+    if attempt is None or turn.cell(attempt.cell_id).state != CellState.QUEUED:
+        return 0
+    device = turn.device(attempt.device_id)
+    if device.present:
+        if agents.state_of(turn, device.agent_id) == tables.AGENT_ACTIVE:
+            return 0
+        why = f"agent {device.agent_id} was drained or removed"
+    elif sole:
+        present = turn.exec(select(tables.Device.device_id).where(col(tables.Device.present))).all()
+        return fail_vanished(turn, present, {}, now)
+    else:
+        why = f"so says the last hello of agent {device.agent_id}"
+    return fail_unplaceable(turn, [device.device_id], why, now)
 
 
 def fail_vanished(turn: Turn, device_ids: Sequence[str], hint: Mapping[str, str], now: datetime) -> int:
-    """End the queued cells of unparked campaigns that none of the present devices `device_ids` could take.
+    """End the queued cells of unparked campaigns that none of the present devices `device_ids` could take, or
+    that their classes have too few of; return how many.
 
     `hint`: delegate kind -> why it is missing.
     """
     present = turn.exec(select(tables.Device).where(col(tables.Device.device_id).in_(device_ids))).all()
-    served = {line for device in present for line in picking.lines_served_by(turn, device)}
-    gone = turn.exec(
+    unparked = ~col(tables.Campaign.parked)
+    others = [*device_ids, *picking.members(turn, ()), NO_DEVICE]
+    own = turn.exec(
         select(tables.Cell)
         .join(tables.Campaign, col(tables.Campaign.no) == tables.Cell.campaign_no)
-        .where(
-            ~col(tables.Campaign.parked), tables.IS_QUEUED, col(tables.Cell.line).not_in([*served, NO_DEVICE])
-        )
-    ).all()
-    cell_ends.finish_all(turn, [(c, CellState.UNSUPPORTED, _gone(c, hint)) for c in gone], now)
-    return len(gone)
+        .where(unparked, tables.IS_QUEUED, col(tables.Cell.line).not_in(others))
+    )
+    gone = [(cell, f"device {cell.line} is no longer present") for cell in own]
+    gone += _left_over(turn, present, unparked)
+    ends = []
+    for cell, what in gone:
+        why = hint.get(cell.delegate_kind)
+        ends.append(_without_device(cell, f"{what}: {why}" if why else what))
+    cell_ends.finish_all(turn, ends, now)
+    return len(ends)
 
 
-def _gone(cell: tables.Cell, hint: Mapping[str, str]) -> Reason:
-    why = hint.get(cell.delegate_kind)
-    what = f"device {cell.line} is no longer present"
-    if is_class(cell.line):
-        what = f"no device of the class {cell.target.rpartition('#')[0]} is present any more"
-    return Reason(code=ReasonCode.NO_DEVICE, text=what + (f": {why}" if why else ""))
+def _left_over(
+    turn: Turn, devices: Sequence[tables.Device], *campaigns_with: ColumnElement[bool]
+) -> list[tuple[tables.Cell, str]]:
+    """Return the queued cells of classes for which none of these devices is left, each with the reason.
+
+    Cells of one class want different devices: some are those of its other cells, and the first cells that
+    wait get the rest.
+    """
+    members = picking.members(turn, devices)
+    cell, campaign = tables.Cell, tables.Campaign
+    # Columns alone: of many cells few are left over.
+    rows = turn.exec(
+        select(cell.cell_id, cell.line, cell.siblings, cell.device_id)
+        .join(campaign, col(campaign.no) == cell.campaign_no)
+        .where(col(campaign.ended_at).is_(None), col(cell.siblings).is_not(None), *campaigns_with)
+        .where(or_(and_(tables.IS_QUEUED, col(cell.line).in_(members)), col(cell.device_id).is_not(None)))
+        .order_by(col(cell.campaign_no), col(cell.position))
+    )
+    waiting: dict[tuple[str, str | None], list[str]] = defaultdict(list)
+    had: dict[str | None, set[str]] = defaultdict(set)
+    for cell_id, line, siblings, device_id in rows:
+        if device_id is None:
+            waiting[line, siblings].append(cell_id)
+        else:
+            had[siblings].add(device_id)
+    over = [
+        name
+        for (line, siblings), names in waiting.items()
+        for name in names[len(members[line] - had[siblings]) :]
+    ]
+    turn.load_cells(over)
+    return [(turn.cell(name), _exhausted(turn.cell(name), members)) for name in over]
+
+
+def _exhausted(cell: tables.Cell, members: Mapping[str, frozenset[str]]) -> str:
+    class_ = cell.target.rpartition("#")[0]
+    if left := sorted(members[cell.line]):
+        return f"the class {class_} has too few devices left: its other cells have or get {', '.join(left)}"
+    return f"no device of the class {class_} is present any more"
+
+
+def _without_device(cell: tables.Cell, text: str) -> tuple[tables.Cell, CellState, Reason]:
+    return cell, CellState.UNSUPPORTED, Reason(code=ReasonCode.NO_DEVICE, text=text)

@@ -301,6 +301,22 @@ def test_watch_of_a_campaign_that_nobody_runs_says_so(call, shell, database):
     assert "the campaign has not ended, and no scheduler is running; `farm submit`" in ran.err
 
 
+def test_why_says_which_cell_has_the_device_that_one_of_its_class_may_not_take(
+    call, shell, database, scheduled
+):
+    wanted = asked(("m",), {"gpu": {}}, devices=(DeviceSelector(kind="gpu", count=2),))
+    stock(database, wanted, (GPU, GPU.model_copy(update={"device_id": "gpu-1", "exclusion_group": "gpu-1"})))
+    first, second = cells(database)
+    take_in(database, dispatch(database, first.cell_id, "gpu-0"))
+    change(database, tables.Device, "gpu-1", present=False)
+    answer = call(shell, "show", "--why", second.cell_id, "--json").json()
+    assert answer["eta_s"] is None
+    assert answer["blocks"] == [
+        f"gpu-0 is that of cell {first.cell_id}, and each cell of a class wants another device",
+        "gpu-1 is absent: its agent's last hello did not name it",
+    ]
+
+
 def test_a_class_cell_shows_its_class_until_it_has_a_device(call, shell, database):
     wanted = asked(("m",), {"gpu": {}}, devices=(DeviceSelector(kind="gpu", count=1),))
     stock(database, wanted, FLEET)

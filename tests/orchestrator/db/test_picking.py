@@ -153,11 +153,47 @@ def test_more_cells_of_a_class_than_devices_end_at_once_with_the_reason(database
 def test_a_class_of_which_no_device_is_left_ends_with_the_reason(database):
     stock(database, two_of_the_class(), FLEET)
     with database.write() as session:
-        assert assignments.fail_vanished(session, ["host-cpu", "gpu-1"], {}, now()) == 0
+        assert assignments.fail_vanished(session, ["host-cpu", "gpu-1", "gpu-2"], {}, now()) == 0
         assert assignments.fail_vanished(session, ["host-cpu"], {"gpu": "no driver"}, now()) == 2
     assert (
         cells(database)[0].reason_text == "no device of the class any:kind=gpu is present any more: no driver"
     )
+
+
+@pytest.mark.parametrize("first", ["waits", "runs", "is done"])
+def test_a_cell_ends_where_its_class_has_too_few_devices_left_and_so_does_its_campaign(database, first):
+    stock(database, two_of_the_class("a"), FLEET[:3])
+    a0, _a1 = cells(database)
+    stock(database, two_of_the_class("b", name="parked"), FLEET[:3])
+    with database.write() as turn:
+        campaigns.park(turn, 2, parked=True)
+    job = None if first == "waits" else dispatch(database, a0.cell_id, "gpu-1")
+    if first == "is done":
+        take_in(database, result(job))
+    with database.write() as turn:
+        assert assignments.fail_vanished(turn, ["host-cpu", "gpu-1"], {"gpu": "it fell out"}, now()) == 1
+    _, a1, *others = cells(database)
+    assert [a1.state, a1.reason_code, *(cell.state for cell in others)] == [
+        "unsupported", "no_device", "queued", "queued",
+    ]  # fmt: skip
+    assert a1.reason_text == (
+        "the class any:kind=gpu has too few devices left: its other cells have or get gpu-1: it fell out"
+    )
+    if first == "waits":
+        job = begin(database, *choose(database, "gpu-1"))
+        assert job.cell_id == a0.cell_id
+    if first != "is done":
+        take_in(database, result(job))
+    assert read(database, tables.Campaign, 1).ended_at is not None
+
+
+def test_what_a_device_that_is_gone_has_measured_leaves_its_sibling_another(database):
+    stock(database, two_of_the_class(), FLEET[:3])
+    first, second = cells(database)
+    take_in(database, result(dispatch(database, first.cell_id, "gpu-0")))
+    with database.write() as turn:
+        assert assignments.fail_vanished(turn, ["gpu-1"], {}, now()) == 0
+    assert choose(database, "gpu-1") == (Assignment(second.cell_id, "gpu-1"),)
 
 
 def test_a_device_that_cools_down_gets_nothing_until_it_has(database):

@@ -25,6 +25,7 @@ from orchestrator.db.cells import attempts
 from orchestrator.db.devices import agents, credentials
 from orchestrator.db.devices.agents import states
 from orchestrator.dispatch.base import BrokerBack, IncompatibleHello, MessageReceived
+from orchestrator.manifest.campaign import DeviceSelector
 from orchestrator.scheduling.available_devices import AvailableDevices
 from orchestrator.scheduling.inbox import FollowUp, Inbox
 from tests.orchestrator.asked import GPU, asked
@@ -141,6 +142,51 @@ def test_a_cell_that_waits_again_after_its_device_went_ends_as_no_device(databas
         ended = JobRefused(attempt_id=job.attempt_id, epoch=job.epoch, reason=ended.reason)
     apply(database, inbox, MessageReceived("rack", ended))
     assert (cells(database)[0].state, cells(database)[0].reason_code) == ("unsupported", "no_device")
+
+
+@pytest.fixture
+def pair(database, inbox):
+    """Return the jobs of two cells that want different devices of a class, each on its machine's only one."""
+    machines = ("rack", "shelf")
+    devices = [GPU.model_copy(update={"device_id": f"{name}.gpu-0"}) for name in machines]
+    both = (DeviceSelector(kind="gpu", count=2),)
+    stock(database, asked(delegates={"gpu": {}}, devices=both), devices)
+    for name, device in zip(machines, devices, strict=True):
+        hello = AgentHello(agent_id=name, host=name, version="0", devices=(device,))
+        apply(database, inbox, MessageReceived(name, hello))
+    return [
+        dispatch(database, cell.cell_id, device.device_id)
+        for cell, device in zip(cells(database), devices, strict=True)
+    ]
+
+
+@pytest.mark.parametrize("state", [tables.AGENT_REMOVED, tables.AGENT_DRAINING])
+def test_a_cell_of_a_class_that_waits_again_after_its_agent_left_ends_as_no_device(
+    database, inbox, pair, state
+):
+    with database.write() as turn:
+        agents.set_state(turn, "rack", state)
+    for name, job in zip(("rack", "shelf"), pair, strict=True):
+        ended = result(job, Status.FAILED, ReasonCode.INTERRUPTED)
+        apply(database, inbox, MessageReceived(name, ended))
+    first, second = cells(database)
+    assert (first.state, first.reason_code, second.state) == ("unsupported", "no_device", "queued")
+    assert first.reason_text.endswith("have or get shelf.gpu-0: agent rack was drained or removed")
+
+
+@pytest.mark.parametrize("change", [{"kind": "cpu"}, {"delegates": ()}, None], ids=str)
+def test_a_waiting_cell_ends_with_the_hello_that_takes_a_device_from_its_class(database, inbox, pair, change):
+    apply(database, inbox, MessageReceived("rack", result(pair[0], Status.FAILED, ReasonCode.INTERRUPTED)))
+    devices = () if change is None else (DEVICE.model_copy(update=change),)
+    hello = HELLO.message.model_copy(update={"devices": devices})
+    apply(database, inbox, HELLO)
+    assert cells(database)[0].state == "queued"
+    apply(database, inbox, MessageReceived("rack", hello))
+    assert [cell.state for cell in cells(database)] == ["unsupported", "running"]
+    assert cells(database)[0].reason_text == (
+        "the class any:kind=gpu has too few devices left: its other cells have or get shelf.gpu-0: "
+        "so says the last hello of agent rack"
+    )
 
 
 @pytest.mark.parametrize("parked", [False, True])
