@@ -90,6 +90,16 @@ class EmbeddedDispatcher:
             self._restart(found)
         return found
 
+    def heard(self) -> Sequence[DispatchEvent]:
+        """Return what has arrived, which the next `events` returns too. Raises `UnreachableError` where the
+        agent is lost, which only `events` replaces.
+        """
+        if not self._pending:
+            self._receive(0.0)
+        if self._lost():
+            raise UnreachableError("the embedded agent ended")
+        return tuple(self._pending)
+
     def hear_again(self, events: Sequence[DispatchEvent]) -> None:
         """Have the next `events` return these first, which it has returned already."""
         self._pending[:0] = events

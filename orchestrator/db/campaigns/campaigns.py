@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import ColumnElement, func, insert
-from sqlmodel import col, select
+from sqlmodel import Session, col, select
 
 from agent.wire.measurement import Refinement
 from agent.wire.messages import Reason, ReasonCode
@@ -247,6 +247,11 @@ def _number(campaign: tables.Campaign) -> int:
     if campaign.no is None:
         raise ValueError(f"campaign {campaign.campaign_id} is not stored yet")
     return campaign.no
+
+
+def any_waits(session: Session) -> bool:
+    """Whether there is an unfinished campaign that is neither parked nor paused."""
+    return session.exec(select(tables.Campaign.no).where(*_others_that_wait(None))).first() is not None
 
 
 def park(turn: Turn, campaign_no: int, parked: bool) -> None:

@@ -2,23 +2,25 @@
 devices that are present, as a running scheduler recorded them or as an agent reports them.
 """
 
+import signal
 import time
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Event, Thread
 from typing import Final
 
 from agent.wire.messages import AgentHello
 from orchestrator.config.clock import utc_now
 from orchestrator.config.home import FarmHome
 from orchestrator.config.lab import LabConfig
-from orchestrator.db.campaigns import farm_state
+from orchestrator.db.campaigns import campaigns, farm_state
 from orchestrator.db.cells import running_attempts
 from orchestrator.db.devices import devices
 from orchestrator.db.engine.sessions import Database
 from orchestrator.db.scheduling import ingest
-from orchestrator.dispatch.base import MessageReceived
+from orchestrator.dispatch.base import DispatchEvent, MessageReceived
 from orchestrator.dispatch.embedded import EmbeddedDispatcher
 from orchestrator.errors import UnreachableError, UsageError
 from orchestrator.scheduling.lock import SchedulerLock, lock_holder
@@ -37,6 +39,8 @@ class OneMachine:
     command: Sequence[str]
     _kept_lock: SchedulerLock | None = field(default=None, init=False)
     _kept_agent: EmbeddedDispatcher | None = field(default=None, init=False)
+    _watch: Thread | None = field(default=None, init=False)
+    _needed: Event = field(default_factory=Event, init=False)
 
     @property
     def agent_log(self) -> Path:
@@ -45,6 +49,7 @@ class OneMachine:
 
     def lock(self, campaign_no: int | None = None) -> SchedulerLock | None:
         """Take the right to schedule, or a kept one; None while another has it. Raises `UnreachableError`."""
+        self._end_watch()
         if self._kept_lock is not None:
             kept, self._kept_lock = self._kept_lock, None
             # It was taken before there was a campaign; other processes read which one its holder waits for.
@@ -68,8 +73,62 @@ class OneMachine:
         """Keep an agent that has no job, and the lock, for this process's `lock` and `start_agent`."""
         self._kept_lock, self._kept_agent = lock, agent
 
+    def begin(self) -> None:
+        """Keep an agent that lists its devices, unless another process schedules or waits for a campaign.
+
+        Where one waits later, before this process needs them, agent and lock are let go of. Raises
+        `UnreachableError`.
+        """
+        if self._is_waited_for():
+            return
+        lock = self.lock()
+        if lock is None:
+            return
+        with ExitStack() as opened:
+            opened.enter_context(lock)
+            agent = self.start_agent()
+            opened.pop_all()
+        self.keep(lock, agent)
+        self._needed.clear()
+        self._watch = Thread(target=self._watch_others, args=(agent,), name="watch-others", daemon=True)
+        self._watch.start()
+
+    def record(self, hello: AgentHello) -> None:
+        """Store the devices of the agent, for the other processes of this farm, too."""
+        with self.database.write() as turn:
+            devices.record_hello(turn, hello, utc_now(), sole=True)
+
+    def _watch_others(self, agent: EmbeddedDispatcher) -> None:
+        # As in the endpoint's thread: the main thread must not be interrupted in a transaction.
+        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+        is_recorded = False
+        # Of an agent that is lost, who needs one next starts another and tells why it cannot.
+        with suppress(UnreachableError):
+            while not self._is_waited_for():
+                # Other processes plan with these devices: only then a campaign of theirs can wait.
+                if not is_recorded and (hello := _hello_among(agent.heard())) is not None:
+                    self.record(hello)
+                    is_recorded = True
+                if self._needed.wait(_LOOK_EVERY_S):
+                    return
+        self._let_go()
+
+    def _end_watch(self) -> None:
+        if self._watch is not None:
+            self._needed.set()
+            self._watch.join()
+            self._watch = None
+
+    def _is_waited_for(self) -> bool:
+        with self.database.read() as session:
+            return campaigns.any_waits(session)
+
     def close(self) -> None:
         """End an agent that was kept and not needed, then let another process schedule."""
+        self._end_watch()
+        self._let_go()
+
+    def _let_go(self) -> None:
         if self._kept_agent is not None:
             kept, self._kept_agent = self._kept_agent, None
             kept.close(grace_s=_ASKED_GRACE_S)
@@ -130,17 +189,11 @@ class PresentDevices:
     def begin(self) -> None:
         """Start the agent of one machine, if this process may, so that it lists its devices before `hello`.
 
-        Another process of this farm that asks for the devices waits until `hello` has them, so it must follow
-        within seconds.
+        Until then the process of another campaign may take its place, as `OneMachine.begin`.
         """
         if self._lab.is_lab or self._hello is not None:
             return
-        lock = self._machine.lock()
-        if lock is not None:
-            with ExitStack() as opened:
-                opened.enter_context(lock)
-                self._machine.keep(lock, self._machine.start_agent())
-                opened.pop_all()
+        self._machine.begin()
 
     def hello(self, *, keep: bool = False) -> AgentHello:
         """Return the agent and its devices; in a lab the devices of every agent together, asked anew each
@@ -187,17 +240,16 @@ class PresentDevices:
             until = time.monotonic() + HELLO_LIMIT_S
             while time.monotonic() < until:
                 events = agent.events(_LISTEN_S)
-                for event in events:
-                    if isinstance(event, MessageReceived) and isinstance(event.message, AgentHello):
-                        with self._database.write() as turn:
-                            devices.record_hello(turn, event.message, utc_now(), sole=True)
-                        if keep:
-                            # The stack that this returns is never closed: agent and lock stay as they are.
-                            opened.pop_all()
-                            # What came together with the hello is for the scheduler to hear.
-                            agent.hear_again(events)
-                            machine.keep(lock, agent)
-                        return event.message
+                hello = _hello_among(events)
+                if hello is not None:
+                    machine.record(hello)
+                    if keep:
+                        # The stack that this returns is never closed: agent and lock stay as they are.
+                        opened.pop_all()
+                        # What came together with the hello is for the scheduler to hear.
+                        agent.hear_again(events)
+                        machine.keep(lock, agent)
+                    return hello
         raise UnreachableError(f"the agent did not report for {HELLO_LIMIT_S:.0f} s; see {machine.agent_log}")
 
     def _recorded_by_holder(self) -> AgentHello | None:
@@ -211,3 +263,8 @@ class PresentDevices:
         if recorded is None or recorded.seen_at.timestamp() < holder.since_at:
             return None
         return recorded.hello
+
+
+def _hello_among(events: Iterable[DispatchEvent]) -> AgentHello | None:
+    messages = (event.message for event in events if isinstance(event, MessageReceived))
+    return next((message for message in messages if isinstance(message, AgentHello)), None)

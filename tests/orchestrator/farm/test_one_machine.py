@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -12,7 +14,8 @@ from orchestrator.config.home import FarmHome
 from orchestrator.errors import UnreachableError
 from orchestrator.farm import Farm
 from orchestrator.scheduling.lock import lock_holder
-from tests.contract.lab import agent_command
+from tests.contract.lab import Lab, agent_command, delegates
+from tests.orchestrator.stocked import stock
 
 
 @pytest.fixture
@@ -67,6 +70,37 @@ def test_the_agent_lists_its_devices_while_the_files_are_read(tmp_path: Path) ->
         with pytest.raises(UnreachableError, match="cannot be started"):
             farm.begin()
         assert lock_holder(home.scheduler_lock) is None
+
+
+@pytest.mark.slow
+def test_another_process_measures_while_the_files_are_read(tmp_path: Path) -> None:
+    lab = Lab(FarmHome(tmp_path))
+    with closing(lab), lab.open() as reading:
+        reading.begin()
+        # What `reading` does once it has read its files comes after the end of another's campaign.
+        other = lab.start("m", delegates=delegates(cpu="done"))
+        assert (other.end(), other.kinds()[-1]) == (0, "finished"), other.errors
+        assert lock_holder(lab.home.scheduler_lock) is None
+        assert isinstance(reading.devices.hello(keep=True), AgentHello)
+        assert lock_holder(lab.home.scheduler_lock).pid == os.getpid()
+
+
+def test_no_agent_is_kept_before_its_time_where_a_campaign_waits(farm: Farm) -> None:
+    campaign_id = stock(farm.database)
+    farm.begin()
+    assert lock_holder(farm.home.scheduler_lock) is None, "who waits for the campaign takes the lock"
+    farm.steering.pause(campaign_id)
+    farm.begin()
+    assert lock_holder(farm.home.scheduler_lock).pid == os.getpid(), "of a paused one nothing is measured"
+
+
+def test_an_agent_that_ends_while_the_files_are_read_keeps_nobody_waiting(tmp_path: Path) -> None:
+    lab = Lab(FarmHome(tmp_path))
+    with Farm.open(lab.home, command=[sys.executable, "-c", ""]) as farm:
+        farm.begin()
+        lab.until(lambda: lock_holder(lab.home.scheduler_lock) is None, "the lock is let go of")
+        with pytest.raises(UnreachableError, match="ended 5 times in a row"):
+            farm.devices.hello(keep=True)
 
 
 def test_an_agent_that_is_kept_for_nothing_ends_with_the_farm(tmp_path: Path) -> None:
