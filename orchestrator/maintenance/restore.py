@@ -12,6 +12,7 @@ from orchestrator.db.devices import credentials
 from orchestrator.db.engine.copies import Copy, unpacked
 from orchestrator.db.engine.sessions import Database, RefusedError
 from orchestrator.db.migrate import HEAD, revisions
+from orchestrator.db.scheduling import restored
 from orchestrator.errors import FarmError, UnreachableError
 from orchestrator.scheduling.lock import SchedulerLock, lock_holder
 from orchestrator.trust import revocations
@@ -52,6 +53,7 @@ class Restoring:
         # replaced.
         if self.is_read:
             revocations.reconcile(database, self.home.keys, now)
+        restored.prepare(self.copy, now)
         kept = database.backups / f"farm.db.replaced-{now:%Y%m%dT%H%M%S%f}"
         self.copy.put_in_place(kept)
         # Of an older revision, the farm does this once it has upgraded it.

@@ -155,13 +155,13 @@ def _decides(known: Known, end: AttemptEnd) -> bool:
 def attempt_end(status: Status, reason: Reason | None, *, stop_asked: bool) -> AttemptEnd:
     """Return the end of an attempt as its result reports it.
 
-    `stop_asked`: the orchestrator stopped it because it ended itself or gave up a campaign. Such an end is
-    nobody's fault: `cancelled: interrupted`, which costs the cell none of its attempts.
+    `stop_asked`: the orchestrator stopped it because it ended itself, gave up a campaign, or has forgotten
+    what came of it in a restored database. Such an end is nobody's fault: `cancelled: interrupted`, which
+    costs the cell none of its attempts.
     """
     state = AttemptState(status.value)
     told = reason or Reason(code=_DEFAULT_CODES[state], text=_DEFAULT_TEXTS[state])
-    # A job that is cancelled before its start, while its model is fetched, is refused, and so has failed.
-    stopped = state is AttemptState.FAILED and told.code in (ReasonCode.INTERRUPTED, ReasonCode.CANCELLED)
+    stopped = state is AttemptState.FAILED and told.code is ReasonCode.INTERRUPTED
     if stop_asked and (stopped or state is AttemptState.CANCELLED):
         return AttemptEnd(AttemptState.CANCELLED, Reason(code=ReasonCode.INTERRUPTED, text=told.text))
     return AttemptEnd(state, told)

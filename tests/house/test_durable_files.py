@@ -25,6 +25,7 @@ PLAIN = {
     "orchestrator/cli/devices.py": "a model in a temporary folder",
     "orchestrator/farm/again/bundle.py": "files of a bundle in a temporary folder",
     "orchestrator/cli/repro.py": "--out FILE, which must be new",
+    "orchestrator/db/engine/copies.py": "a script in a temporary folder",
     "orchestrator/dispatch/embedded.py": "the log of an agent",
     "orchestrator/results/metrics_table.py": "a page of the manual, for its authors",
     "orchestrator/site/build.py": "a page in a folder that takes its name as a whole",

@@ -1,4 +1,4 @@
-"""Copies of a database as `Database.backup` makes them: read without a database, and put in its place."""
+"""Copies of a database as `Database.backup` makes them: read, changed, and put in its place."""
 
 import sqlite3
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from shutil import copyfile
 from tempfile import TemporaryDirectory
 from typing import Final
 
-from sqlalchemy import inspect
+from sqlalchemy import Update, inspect
 
 from orchestrator.db.engine import postgres_programs
 from orchestrator.db.engine.sessions import Database
@@ -37,6 +37,20 @@ class Copy:
     def rows(self, table: str) -> Iterator[Row]:
         """Yield the rows of a table as text by column. Raises `FarmError` for a file of SQLite without it."""
         return self._rows_of_script(table) if self.database.is_postgresql else self._rows_of_file(table)
+
+    def change(self, statement: Update) -> None:
+        """Change rows of the copy. Raises `FarmError` for a file of SQLite that cannot be changed so."""
+        bound = statement.compile(self.database.engine, compile_kwargs={"literal_binds": True})
+        if self.database.is_postgresql:
+            with self.unpacked.open("a", encoding="utf-8") as script:
+                # A script of `pg_restore` leaves no schema to look for tables in.
+                script.write(f"SET search_path = public;\n{bound};\n")
+            return
+        with closing(sqlite3.connect(self.unpacked)) as opened, opened:
+            try:
+                opened.execute(str(bound))
+            except sqlite3.DatabaseError as error:
+                raise FarmError(f"the backup cannot be changed: {error}") from error
 
     def put_in_place(self, kept: Path) -> None:
         """Make it the database: wholly, or an error leaves the database as it was.

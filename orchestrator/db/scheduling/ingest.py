@@ -72,7 +72,9 @@ def give_up(turn: Turn, attempt_id: str, reason: Reason, now: datetime) -> None:
 def _fail(turn: Turn, rows: AttemptRows, reason: Reason, now: datetime) -> None:
     if rows.attempt.state not in LIVE_ATTEMPT:
         return
-    end = attempt_end(Status.FAILED, reason, stop_asked=rows.attempt.stop_asked)
+    # Without a result nothing tells against an attempt that the farm wanted to end.
+    status = Status.CANCELLED if rows.attempt.stop_asked else Status.FAILED
+    end = attempt_end(status, reason, stop_asked=rows.attempt.stop_asked)
     if moves := moves_of(attempts.known_of(rows), end):
         attempts.end(turn, rows, moves, now)
 

@@ -245,6 +245,19 @@ def test_a_result_of_an_attempt_that_the_farm_stopped_counts_until_another_begin
     assert apply(database, result(job)) == ("late" if begun else "counted")
 
 
+@pytest.mark.parametrize("code", [ReasonCode.AGENT_LOST, ReasonCode.RUNNER_ERROR, ReasonCode.TIMEOUT])
+def test_an_attempt_that_the_farm_stopped_and_that_ends_without_a_result_is_no_failure(database, cell, code):
+    for _ in range(MAX_ATTEMPTS):
+        job = dispatch(database, cell.cell_id)
+        with database.write() as turn:
+            attempts.ask_to_stop(turn, [job.attempt_id])
+        give_up(database, job, code)
+        assert state_of(database) == "queued"
+    with database.read() as session:
+        assert session.get_one(tables.Device, job.device_id).faulty_cells == []
+    assert apply(database, result(dispatch(database, cell.cell_id))) == "counted"
+
+
 def test_a_failure_of_a_cell_that_was_cancelled_does_not_count(database, cell):
     job = dispatch(database, cell.cell_id)
     with database.write() as turn:

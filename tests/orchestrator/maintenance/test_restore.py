@@ -18,13 +18,18 @@ from orchestrator.db.devices import credentials
 from orchestrator.db.engine import copies
 from orchestrator.db.engine.sessions import Database
 from orchestrator.db.migrate import HEAD, migrate
+from orchestrator.db.scheduling import ingest
 from orchestrator.errors import FarmError, UsageError
 from orchestrator.maintenance.check import backup
 from orchestrator.maintenance.restore import restoring
 from orchestrator.scheduling.lock import SchedulerLock
 from orchestrator.trust import revocations
 from orchestrator.trust.users import Users
+from tests import needs
+from tests.orchestrator.asked import asked
 from tests.orchestrator.cli.conftest import Shell
+from tests.orchestrator.stocked import cells, dispatch, result, stock
+from tests.orchestrator.trust.lab import trusted_lab
 
 
 @pytest.fixture
@@ -163,6 +168,39 @@ def test_a_farm_that_runs_a_newer_backup_and_what_is_none_are_refused(home: Farm
     database.close()
 
 
+@pytest.mark.parametrize("spooled", [False, True])
+def test_attempts_that_a_backup_has_under_way_are_nobodys_fault_and_no_epoch_is_used_again(
+    any_database: Database, home: FarmHome, tmp_path: Path, spooled: bool
+) -> None:
+    database = any_database
+    stock(database, asked(("a", "b"), {"cpu": {}}))
+    ended, open_cell = cells(database)
+    done = dispatch(database, ended.cell_id)
+    with database.write() as turn:
+        assert ingest.apply(turn, result(done), utc_now()) == "counted"
+    under_way = dispatch(database, open_cell.cell_id)
+    backup(database, tmp_path / "copy")
+    with database.write() as turn:
+        assert ingest.apply(turn, result(under_way), utc_now()) == "counted"
+        newest = turn.device(under_way.device_id).epoch = 1000
+    with restoring(database, home, tmp_path / "copy", utc_now()) as found:
+        found.restore(utc_now())
+    with database.read() as session:
+        stopped = session.exec(select(tables.Attempt.attempt_id).where(tables.Attempt.stop_asked)).all()
+        assert stopped == [under_way.attempt_id]
+        assert session.get_one(tables.Device, under_way.device_id).epoch > newest
+    with database.write() as turn:
+        if spooled:
+            assert ingest.apply(turn, result(under_way), utc_now()) == "counted"
+        assert ingest.recover(turn, utc_now()) == (not spooled)
+    with database.read() as session:
+        attempt = session.get_one(tables.Attempt, under_way.attempt_id)
+        assert (attempt.state, attempt.reason_code) == (
+            ("done", "completed") if spooled else ("cancelled", "interrupted")
+        )
+    assert [cell.state for cell in cells(database)] == ["done", "done" if spooled else "queued"]
+
+
 def test_the_verb_asks_for_a_decision_and_tells_what_it_did(tmp_path: Path) -> None:
     shell = Shell(tmp_path)
     assert shell.farm("db", "backup", "copy.db").code == 0
@@ -174,3 +212,35 @@ def test_the_verb_asks_for_a_decision_and_tells_what_it_did(tmp_path: Path) -> N
     assert restored.code == 0, restored.err
     assert "copy.db is restored\nthe former database is " in restored.out
     assert shell.farm("db", "check").code == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("state", ["dispatched", "running"])
+def test_what_was_under_way_in_a_backup_is_measured_again_and_loses_no_retry(
+    tmp_path: Path, state: str
+) -> None:
+    with trusted_lab(tmp_path, needs.redis_server(), tls=False) as lab:
+        lab.write_campaign(2.0 if state == "running" else 0.0)
+        path = tmp_path / "models.yaml"
+        # One failed attempt would end the cell.
+        path.write_text(path.read_text().replace("defaults:\n", "defaults:\n  retry: {times: 0}\n"))
+        if state == "dispatched":
+            lab.agent.stop()
+        lab.farm("submit", "models.yaml", "--detach")
+        lab.until(lambda: lab.attempts() == [(1, state)], f"an attempt is {state}")
+        lab.farm("db", "backup", "copy.db")
+        if state == "dispatched":
+            lab.agent = lab.start_agent(lab.state)
+        lab.until(lambda: lab.attempts() == [(1, "done")], "it ended")
+        lab.farm("submit", "models.yaml", "--force")  # the agent sees a newer epoch than the backup has
+        assert lab.serve.stop() == 0
+        lab.farm("db", "restore", "copy.db", "--yes")
+        assert lab.attempts() == [(1, state)]
+        # The silence of an attempt that has ended is noticed at once, not after five minutes.
+        lab.environment["FARM_LOST_S"] = "1"
+        lab.start_serve()
+        ended = "SELECT state, reason_code FROM cell WHERE ended_at IS NOT NULL"
+        lab.until(lambda: lab.rows(ended), "the cell has ended")
+        assert lab.rows(ended) == [("done", "completed")]
+        assert lab.attempts() == [(1, "cancelled"), (2, "done")]
+        assert lab.rows("SELECT count(*) FROM result WHERE counted") == [(1,)]

@@ -68,12 +68,15 @@ class TrustedLab:
         }
 
     def start(self) -> TrustedLab:
-        self.serve = self._service("serve", "farm", "lab", "serve")
-        self.serve.until(lambda: "the broker answers" in self.serve.tail(), "farm lab serve")
+        self.start_serve()
         self.farm("lab", "agents", "enrol", "rack-1", "--write", str(self.state))
         self.agent = self._service("agent", "farm-agent", "start", "--state", str(self.state))
         self.until(self.is_active, "the agent's hello")
         return self
+
+    def start_serve(self) -> None:
+        self.serve = self._service("serve", "farm", "lab", "serve")
+        self.serve.until(lambda: "the broker answers" in self.serve.tail(), "farm lab serve")
 
     def standing(self, name: str = "rack-1") -> str:
         return next((row["state"] for row in self.farm("lab", "agents", "list") if row["agent"] == name), "")
