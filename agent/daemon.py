@@ -3,6 +3,7 @@
 One thread, one loop. It wakes for a message, for the end of a child, and once per heartbeat.
 """
 
+import contextlib
 import logging
 import os
 import resource
@@ -19,6 +20,7 @@ from agent.attempt import lifecycle
 from agent.attempt.admission import RefusedError, admit
 from agent.attempt.journal import Journal
 from agent.attempt.recovery import recover
+from agent.attempt.room import NoRoomError
 from agent.attempt.running import RunningAttempt
 from agent.config import AgentConfig
 from agent.devices import ProbeError, ProbeReport
@@ -215,9 +217,11 @@ class Agent:
                         attempt.cancel(attempt_id)
             case wire.Receipt(attempt_id=attempt_id):
                 failpoint.reached("agent.before_receipt")
-                # A result that was sent twice has two receipts.
-                self._sent_s.pop(attempt_id, None)
-                self._journal.delivered(attempt_id)
+                # On a full disk the result stays, is sent again, and has another receipt.
+                with contextlib.suppress(NoRoomError):
+                    self._journal.delivered(attempt_id)
+                    # A result that was sent twice has two receipts.
+                    self._sent_s.pop(attempt_id, None)
             case wire.Shutdown():
                 self._end("the farm was stopped")
             case wire.Upgrade(protocol=protocol, command=command):
@@ -251,14 +255,16 @@ class Agent:
         try:
             if self._ending_because is not None:
                 raise RefusedError(wire.ReasonCode.INTERRUPTED, self._ending_because)
-            attempt = admit(job, self._config, self._devices, self._journal.epochs())
+            attempt = admit(job, self._config, self._devices, self._journal)
+            failpoint.reached("agent.before_journal")
+            # Journaled first: a running job that is not in the journal after a crash could run twice.
+            self._journal.accept(job)
         except RefusedError as refusal:
             self._refuse(job, refusal)
-            return
-        failpoint.reached("agent.before_journal")
-        # Journaled first: a running job that is not in the journal after a crash could run twice.
-        self._journal.accept(job)
-        self._running[job.attempt_id] = attempt
+        except NoRoomError as error:
+            self._refuse(job, RefusedError(wire.ReasonCode.DEVICE_LOST, str(error.strerror)))
+        else:
+            self._running[job.attempt_id] = attempt
 
     def _refuse(self, job: wire.JobSpec, refusal: RefusedError) -> None:
         reason = wire.Reason(code=refusal.code, text=str(refusal))
@@ -279,17 +285,13 @@ class Agent:
             self._deliver(attempt)
 
     def _deliver(self, attempt: RunningAttempt) -> None:
-        """Journal the results, send them; once all have ended, free the devices and the folders.
+        """Send the results, which are in the journal; once all have ended, free the devices and the folders.
 
         In this order: a crash before the journal entry finds the result file, one after it finds the entry;
         a device that is free before the result is safe could begin the next job and lose this one.
         """
         results, attempt.results = attempt.results, []
-        if results:
-            failpoint.reached("agent.after_result_file")
         for result in results:
-            self._journal.spool(result)
-            failpoint.reached("agent.after_spool")
             self._send_result(result)
             failpoint.reached("agent.after_send")
             self._compare(result, attempt.job_of(result.attempt_id))
@@ -355,6 +357,8 @@ def serve_over(config: AgentConfig, connect: Callable[[], Transport]) -> int:
         try:
             config = config.with_wheels()
             return Agent(config, connect(), config.probed()).run()
+        # For want of room only at the start, where no attempt runs yet that would end with it: an agent that
+        # cannot read and write its journal could run a job twice, or lose a result.
         except sqlite3.Error as error:
             log.error("%s", _about_the_journal(config, error))
         except (ProbeError, OSError) as error:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from agent.attempt.artifacts import ArtifactError, verified_file
+from agent.attempt.journal import Journal
 from agent.attempt.running import Member, RunningAttempt
 from agent.config import AgentConfig
 from agent.wire.messages import INTERFACE_FACT, INTERFACE_OPTION, Device, JobSpec, ReasonCode
@@ -23,9 +24,10 @@ class RefusedError(Exception):
 
 
 def admit(
-    job: JobSpec, config: AgentConfig, devices: Mapping[str, Device], epochs: Mapping[str, int]
+    job: JobSpec, config: AgentConfig, devices: Mapping[str, Device], journal: Journal
 ) -> RunningAttempt:
-    """Return an attempt at a job. `epochs`: the newest seen, by device. Raises `RefusedError`."""
+    """Return an attempt at a job, whose results go into the journal. Raises `RefusedError`."""
+    epochs = journal.epochs()
     for own in job.attempts:
         _refuse_obsolete(own, epochs)
     device, arms = _device(job, devices), []
@@ -36,7 +38,7 @@ def admit(
         model, data, inputs = _files(job, config.store)
     except ArtifactError as error:
         raise RefusedError(ReasonCode.ARTIFACT, str(error)) from error
-    return RunningAttempt(config, job, device, model, data, tuple(arms), inputs)
+    return RunningAttempt(config, journal, job, device, model, data, tuple(arms), inputs)
 
 
 def _refuse_obsolete(job: JobSpec, epochs: Mapping[str, int]) -> None:

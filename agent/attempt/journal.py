@@ -10,6 +10,7 @@ from typing import Final, TypeVar
 
 from pydantic import ValidationError
 
+from agent.attempt.room import needing_room
 from agent.wire.messages import JobResult, JobSpec
 
 _KEEP_DELIVERED: Final = 10_000
@@ -26,12 +27,14 @@ CREATE TABLE IF NOT EXISTS attempt (
 _EPOCHS: Final = """
 CREATE TABLE IF NOT EXISTS epoch (device_id TEXT PRIMARY KEY, epoch INTEGER NOT NULL)
 """
+_NAME: Final = "the agent's journal"
 
 
 class Journal:
     """The journal of one agent. Each method's changes are committed when it returns.
 
-    Methods raise `sqlite3.Error`; `sqlite3.DatabaseError` itself where the file is damaged.
+    Methods raise `sqlite3.Error`; `sqlite3.DatabaseError` itself where the file is damaged. Those that write
+    raise `NoRoomError` where the disk is full, and have then changed nothing.
     """
 
     def __init__(self, path: Path) -> None:
@@ -58,6 +61,7 @@ class Journal:
         row = self._db.execute("SELECT state FROM attempt WHERE attempt_id = ?", (attempt_id,)).fetchone()
         return None if row is None else str(row[0])
 
+    @needing_room(_NAME)
     def accept(self, job: JobSpec) -> None:
         """Record the attempts of a job as accepted, all or none.
 
@@ -87,6 +91,7 @@ class Journal:
         rows = self._db.execute("SELECT job FROM attempt WHERE state = 'open' ORDER BY rowid")
         return [_entry(JobSpec, row[0]) for row in rows]
 
+    @needing_room(_NAME)
     def spool(self, result: JobResult) -> None:
         """Store a result until its receipt; the attempt is no longer open."""
         self._db.execute(
@@ -100,6 +105,7 @@ class Journal:
         rows = self._db.execute("SELECT result FROM attempt WHERE state = 'spooled' ORDER BY rowid")
         return [_entry(JobResult, row[0]) for row in rows]
 
+    @needing_room(_NAME)
     def delivered(self, attempt_id: str) -> None:
         """Drop a result whose receipt has arrived; the attempt's id stays."""
         self._db.execute(

@@ -17,7 +17,7 @@ from agent.wire.messages import Device, JobResult, JobSpec, Reason, ReasonCode, 
 def recover(config: AgentConfig, devices: Mapping[str, Device], journal: Journal) -> None:
     """Kill what still runs of each open attempt and journal its result, the runner's own where complete.
 
-    Raises `NoRoomError` where samples do not fit on the disk: the attempt stays open for the next start.
+    Raises `NoRoomError` where a result does not fit on the disk: the attempt stays open for the next start.
     """
     for job in journal.open_jobs():
         device, folder = devices.get(job.device_id), config.folder(job.attempt_id)

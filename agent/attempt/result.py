@@ -1,6 +1,5 @@
 """The result of an attempt: from the files that its runner left to the message for the orchestrator."""
 
-import errno
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,6 +7,7 @@ from typing import Final
 
 from agent.attempt.artifacts import ArtifactError, put_artifact
 from agent.attempt.files import KEPT_ANSWERS_FILE, RESULT_FILE, SAMPLES_FILE, RunnerResult, log_tail
+from agent.attempt.room import NoRoomError, needing_room
 from agent.processes.left_files import is_left, open_left
 from agent.wire.messages import Device, JobResult, JobSpec, Reason, ReasonCode, Status
 
@@ -27,10 +27,6 @@ _WORDS_OF_OTHERS: Final = frozenset(
     }
 )
 """Reasons that the agent or the farm alone may give: after most of them a cell is tried again."""
-
-
-class NoRoomError(OSError):
-    """The disk is full: a result has to wait in its work folder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,15 +69,16 @@ def from_result_file(outcome: Outcome, store: Path) -> JobResult:
     """
     try:
         found = _read(outcome.folder / RESULT_FILE)
-        if found.samples_sha256 is not None:
-            put_artifact(store, outcome.folder / SAMPLES_FILE, found.samples_sha256)
-        score = None if found.measurement is None else found.measurement.labelled
-        if score is not None and score.answers_sha256 is not None:
-            put_artifact(store, outcome.folder / KEPT_ANSWERS_FILE, score.answers_sha256)
+        with needing_room(f"the samples in {store}"):
+            if found.samples_sha256 is not None:
+                put_artifact(store, outcome.folder / SAMPLES_FILE, found.samples_sha256)
+            score = None if found.measurement is None else found.measurement.labelled
+            if score is not None and score.answers_sha256 is not None:
+                put_artifact(store, outcome.folder / KEPT_ANSWERS_FILE, score.answers_sha256)
         return _combined(outcome, found)
+    except NoRoomError:
+        raise
     except (OSError, ValueError, ArtifactError) as error:
-        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise NoRoomError(error.errno, f"no space left for the samples in {store}") from error
         reason = Reason(code=ReasonCode.RUNNER_ERROR, text=f"the runner's result cannot be used: {error}")
         return reported(outcome, Status.FAILED, reason)
 

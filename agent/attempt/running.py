@@ -16,9 +16,11 @@ from subprocess import SubprocessError
 from typing import Final
 
 from agent.attempt import files, lifecycle, runlog
+from agent.attempt.journal import Journal
 from agent.attempt.lease import Lease, holders, try_lease
 from agent.attempt.references import ReferenceFolder
-from agent.attempt.result import NoRoomError, Outcome, from_result_file, has_result, reported
+from agent.attempt.result import Outcome, from_result_file, has_result, reported
+from agent.attempt.room import NoRoomError, needing_room
 from agent.config import AgentConfig
 from agent.machine import workload
 from agent.processes import cgroup
@@ -30,13 +32,13 @@ from agent.processes.sandbox.boundary import TEMPORARY_FOLDER, Boundary, boundar
 from agent.processes.sandbox.inner import InnerBoundary
 from agent.processes.sandbox.reach import Reach
 from agent.processes.supervisor import Launch, Runner
-from agent.wire import messages
+from agent.wire import failpoint, messages
 from agent.wire.bounded import Wire
 from agent.wire.exclusion import joint_group
 from agent.wire.reference import ReferenceRecord
 from runtime.common.durable import write_atomically
 
-NO_ROOM_TEXT = "measured; waiting: no space left on the agent's disk for its samples"
+NO_ROOM_TEXT = "ended; waiting: no space left on the agent's disk for its result"
 WAITING_TEXT = "waiting for the device: in use"
 _VANISHED: Final = messages.Reason(
     code=messages.ReasonCode.RUNNER_ERROR, text="the runner's result has vanished"
@@ -45,6 +47,9 @@ _VANISHED: Final = messages.Reason(
 _HEARTBEAT_MARGIN: Final = 0.9
 """Part of the heartbeat time after which the next one is due. The loop wakes once per heartbeat time: with a
 factor of 1 it could wake just before the due time, and send only every other heartbeat."""
+
+_OF_THE_HOST: Final = (errno.EMFILE, errno.ENFILE, errno.ENOSPC, errno.EDQUOT)
+"""Errors at the start of a runner that the next one would meet as well."""
 
 log = logging.getLogger(__name__)
 
@@ -70,12 +75,13 @@ class _End:
 class RunningAttempt:
     """A running attempt and its `arms`. Call `advance` when time has passed or a child has ended.
 
-    `outbox` collects messages for the link, `results` the results of those that have ended; `_asked` to end
-    while others go on were these. Once it is
-    `ended`, none of its processes lives; the devices are leased until `release`.
+    `outbox` collects messages for the link, `results` the results of those that have ended, which are in the
+    journal then; `_asked` to end while others go on were these. Once it is `ended`, none of its processes
+    lives; the devices are leased until `release`. A full disk ends it as failed, or lets its end wait.
     """
 
     config: AgentConfig
+    journal: Journal
     job: messages.JobSpec
     device: messages.Device
     model: Path
@@ -116,7 +122,7 @@ class RunningAttempt:
 
     @property
     def waits_for_disk(self) -> bool:
-        """True where everything is measured and the disk is full: the next agent can complete it."""
+        """True where it has ended and the disk is full: the next agent can complete it."""
         return self._end is not None and not self.ended
 
     @property
@@ -158,9 +164,13 @@ class RunningAttempt:
             self._collect(self._end)
             return
         if self.waits_for_device:
-            self._lease = try_lease(self.config.leases, self._group)
-            if self._lease is not None:
-                self.apply(lifecycle.LeaseGranted(time.monotonic()))
+            try:
+                self._begin()
+            except NoRoomError as error:
+                # The host's fault: the farm tries the cell again, elsewhere or later.
+                reason = messages.Reason(code=messages.ReasonCode.DEVICE_LOST, text=str(error.strerror))
+                self._collect(_End(messages.Status.FAILED, reason))
+                return
         # Before the exit is looked for: that would give every open attempt the runner's own end.
         self._collect_cancelled()
         returncode = None if self._runner is None else self._runner.poll()
@@ -190,11 +200,14 @@ class RunningAttempt:
         elif attempt_id not in self._asked:
             self._asked.add(attempt_id)
             folder = self._folder(self._open[attempt_id])
-            # Before the start there is no folder yet; `_write_job` keeps the mark that is set in it.
-            folder.mkdir(parents=True, exist_ok=True)
-            files.mark_cancelled(folder)
+            # On a full disk it goes on with the others.
+            with contextlib.suppress(NoRoomError), needing_room("its marks"):
+                # Before the start there is no folder yet; `_write_job` keeps the mark that is set in it.
+                folder.mkdir(parents=True, exist_ok=True)
+                files.mark_cancelled(folder)
+                if self._runner is None:
+                    files.mark_left(folder)
             if self._runner is None:
-                files.mark_left(folder)
                 self._collect_cancelled()
             else:
                 self._runner.signal(files.CANCEL_SIGNAL)
@@ -217,8 +230,10 @@ class RunningAttempt:
             case lifecycle.StartRunner() if self._lease is not None:
                 self._start(self._lease)
             case lifecycle.Conclude() if self._runner is not None:
-                for member in self._members:
-                    files.mark_cancelled(self._folder(member))
+                # On a full disk it ends without judging what it has finished.
+                with contextlib.suppress(NoRoomError), needing_room("its marks"):
+                    for member in self._members:
+                        files.mark_cancelled(self._folder(member))
                 self._runner.terminate()
             case lifecycle.Terminate() if self._runner is not None:
                 self._runner.terminate()
@@ -230,6 +245,14 @@ class RunningAttempt:
             case lifecycle.Report(status, reason):
                 unkillable = self._reap()
                 self._collect(_End(status, _with(reason, unkillable)))
+
+    def _begin(self) -> None:
+        """Start the runner as soon as the device is free. Raises `NoRoomError`."""
+        with needing_room(f"the lock of the device in {self.config.leases}"):
+            self._lease = try_lease(self.config.leases, self._group)
+        if self._lease is not None:
+            with needing_room(f"an attempt in {self.config.work}"):
+                self.apply(lifecycle.LeaseGranted(time.monotonic()))
 
     def _start(self, lease: Lease) -> None:
         """Write the job files and start the runner; a failure to start it becomes the attempts' result."""
@@ -262,8 +285,8 @@ class RunningAttempt:
                 launch = replace(launch, boundary=self._boundary(launch))
             self._runner = Runner.start(self.job.attempt_id, launch)
         except (OSError, SubprocessError) as error:
-            if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
-                raise  # the next attempt could not start either: the agent ends, and says so
+            if isinstance(error, OSError) and error.errno in _OF_THE_HOST:
+                raise  # no fault of this runner's: without files to open the agent ends, and says so
             # Of a failure before exec, `subprocess` tells no reason;
             # `failure_in_log` has written it to the log.
             why = last_line(files.log_tail(self.folder)) or str(error)
@@ -341,7 +364,7 @@ class RunningAttempt:
             except NoRoomError as error:
                 # Logged at the first try only.
                 if self._end is None:
-                    log.error("attempt %s waits: %s; free some", attempt_id, error.strerror)
+                    log.error("attempt %s waits: %s", attempt_id, error.strerror)
                 self._end = end
                 self._send_heartbeat()
                 return
@@ -362,16 +385,25 @@ class RunningAttempt:
                     self._take_result(member, end)
 
     def _take_result(self, member: Member, end: _End, made: tuple[ReferenceRecord, ...] = ()) -> None:
-        """Make a member's result of its file, or of `end`; it is no longer open. Raises `NoRoomError`."""
+        """Journal a member's result, of its file or of `end`; it is no longer open. Raises `NoRoomError`."""
         outcome = self._outcome(member)
         if has_result(outcome.folder):
             result = from_result_file(outcome, self.config.store)
         else:
             result = reported(outcome, end.status, end.reason)
-        if readings := workload.Reading.listed(result.facts):
-            workload.keep(self.config.workloads, member.device.device_id, readings)
-        self.results.append(result.model_copy(update={"references": made}))
+        result = result.model_copy(update={"references": made})
+        failpoint.reached("agent.after_result_file")
+        self.journal.spool(result)
+        failpoint.reached("agent.after_spool")
+        self.results.append(result)
         del self._open[member.job.attempt_id]
+        if readings := workload.Reading.listed(result.facts):
+            try:
+                workload.keep(self.config.workloads, member.device.device_id, readings)
+            except OSError as error:
+                log.warning(
+                    "attempt %s: the times of its workload are not kept: %s", result.attempt_id, error
+                )
 
     @property
     def _reference_folder(self) -> ReferenceFolder:
@@ -443,9 +475,12 @@ def log_gone(
     """Log which processes of an attempt ran, and that every one is dead, unless some are `left`."""
     group = "" if device is None else device.exclusion_group
     own = config.folder(job.attempt_id) / runlog.FILE
-    runlog.take(config.runs_log, own, job.attempt_id, group, job.carrier)
-    if not left:
-        runlog.append(config.runs_log, "gone", job.attempt_id, group, "attempt")
+    try:
+        runlog.take(config.runs_log, own, job.attempt_id, group, job.carrier)
+        if not left:
+            runlog.append(config.runs_log, "gone", job.attempt_id, group, "attempt")
+    except OSError as error:
+        log.warning("attempt %s: its processes are not logged: %s", job.attempt_id, error)
 
 
 def _with(reason: messages.Reason, unkillable: set[int]) -> messages.Reason:

@@ -161,7 +161,7 @@ WRITERS: dict[str, Callable[[Path, Path], Write]] = {
 """Module that writes durable files -> a write of its own, prepared while there is room."""
 
 ELSEWHERE = {
-    "agent/attempt/running.py": "scenario 24b",
+    "agent/attempt/running.py": "scenario 24b, tests/agent/attempt/test_room.py",
     "agent/runner/decide.py": "the runner ends as any that raises: tests/agent/processes/test_supervision.py",
     "agent/runner/turns/arm.py": "as above",
     "agent/runner/attached/arm.py": "as above",
