@@ -67,21 +67,24 @@ class _BoundedLoader(yaml.SafeLoader):
 
 
 def read_bytes(path: Path) -> bytes:
-    """Read the file's content. Raises `UsageError` if it is absent, unreadable or larger than 1 MiB."""
+    """Read the file's content, of one that is too large no more than tells so. Raises `UsageError` if it is
+    absent or unreadable.
+    """
     try:
         with path.open("rb") as stream:
-            content = stream.read(MAX_FILE_BYTES + 1)
+            return stream.read(MAX_FILE_BYTES + 1)
     except FileNotFoundError:
         raise UsageError(f"{path}: no such file") from None
     except OSError as error:
         raise UsageError(f"{path}: cannot be read: {error.strerror}") from error
-    if len(content) > MAX_FILE_BYTES:
-        raise UsageError(f"{path}: larger than {MAX_FILE_BYTES} bytes, the limit of a campaign file")
-    return content
 
 
 def compose(content: bytes, file: str) -> yaml.MappingNode:
-    """Return the root mapping of a YAML document. Raises `ManifestError` with the position of the mistake."""
+    """Return the root mapping of a YAML document. Raises `ManifestError` with the position of the mistake,
+    and `UsageError` if it is larger than 1 MiB.
+    """
+    if len(content) > MAX_FILE_BYTES:
+        raise UsageError(f"{file}: larger than {MAX_FILE_BYTES} bytes, the limit of a campaign file")
     try:
         text = content.decode()
     except UnicodeDecodeError as error:

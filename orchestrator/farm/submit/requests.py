@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from agent.wire.bounded import Sha256
+from agent.wire.bounded import Sha256, Text
 from agent.wire.plan import INPUT_SETS, InputData, InputSets, LabelledData, Shape, Size
 from orchestrator.config.home import FarmHome
 from orchestrator.config.lab import LabConfig
@@ -78,7 +78,7 @@ class Request:
     """
 
     document: str
-    file: str
+    file: Text
     models: tuple[SentModel, ...]
     delegates: tuple[str, ...] = ()
     only: tuple[str, ...] = ()

@@ -22,6 +22,7 @@ from orchestrator.db.scheduling import ingest
 from orchestrator.endpoint.user_calls import LARGEST_CALL_BYTES, VERSION
 from orchestrator.errors import UsageError
 from orchestrator.farm.submit.requests import Request
+from orchestrator.manifest.document import MAX_FILE_BYTES
 from orchestrator.manifest.load import parse_manifest
 from orchestrator.manifest.plans import LEVELS
 from orchestrator.policy.rights import Scope
@@ -377,11 +378,16 @@ def test_odd_calls_are_refused_one_by_one(farm: Elsewhere) -> None:
             {"priority": -101},
             {"models": []},
             {"document": "{}"},
+            {"document": document + "#" * MAX_FILE_BYTES},
             {"only": "x"},
         ):
             request = {"document": document, "file": "f", "models": [{"id": "small", "file": None}]} | changed
             answer = ask("requests.place", json.dumps({"request": request}).encode())
             assert (answer.status_code, answer.json()["exit_code"]) == (422, 2), changed
+        named = {"document": "{}", "file": "n" * 1_000_000, "models": []}
+        answer = ask("requests.place", json.dumps({"request": named}).encode())
+        assert "1:1: " in answer.json()["error"]
+        assert len(answer.content) < 100_000, "each mistake repeats the name"
         unknown = {"sha256": "0" * 64, "size_bytes": 1}
         request = {"document": document, "file": "f", "models": [{"id": "small", "file": unknown}]}
         answer = ask("requests.place", json.dumps({"request": request}).encode())
