@@ -90,7 +90,7 @@ class EmbeddedDispatcher:
             self._restart(found)
         return found
 
-    def heard(self) -> Sequence[DispatchEvent]:
+    def received(self) -> Sequence[DispatchEvent]:
         """Return what has arrived, which the next `events` returns too. Raises `UnreachableError` where the
         agent is lost, which only `events` replaces.
         """

@@ -106,7 +106,7 @@ class OneMachine:
         with suppress(UnreachableError):
             while not self._is_waited_for():
                 # Other processes plan with these devices: only then a campaign of theirs can wait.
-                if not is_recorded and (hello := _hello_among(agent.heard())) is not None:
+                if not is_recorded and (hello := _hello_among(agent.received())) is not None:
                     self.record(hello)
                     is_recorded = True
                 if self._needed.wait(_LOOK_EVERY_S):
