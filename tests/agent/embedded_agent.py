@@ -134,7 +134,10 @@ class EmbeddedAgent:
     def run(self, job: JobSpec) -> JobResult:
         """Send a job, wait for its result, give the receipt."""
         self.send(job)
-        self.expect(JobStarted, lambda message: message.attempt_id == job.attempt_id)
+        begun = self.expect(
+            Wire, lambda m: isinstance(m, JobStarted | JobRefused) and m.attempt_id == job.attempt_id
+        )
+        assert isinstance(begun, JobStarted), f"{begun}; missing: {self.hello.missing}"
         result = self.expect(JobResult, lambda message: message.attempt_id == job.attempt_id)
         self.send(Receipt(attempt_id=result.attempt_id))
         return result
