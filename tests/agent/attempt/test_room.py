@@ -153,8 +153,9 @@ def test_a_lock_that_cannot_be_made_fails_the_attempt_that_needs_it(start_agent,
 def test_a_log_and_a_history_that_cannot_be_written_cost_no_result(start_on, stored):
     agent, disk = start_on("4m,nr_inodes=100")
     begun(agent, job(stored))
-    tell(agent)
-    fill_with_names(disk)
+    one, *_ = fill_with_names(disk)
+    # Told by a name that is there already: nothing of the result is written before the disk is full.
+    one.rename(agent.state / "notes/told")
     assert agent.expect(JobResult).status is Status.DONE
     assert workload.load(agent.state / "workload.json", "host-cpu") == []
 

@@ -21,6 +21,9 @@ from runtime.errors import DelegateError
 from runtime.model.schema import BuiltinOperator as Op
 from tests.runtime.delegates.gpu.models import ModelBuilder, launch, whole
 
+TRIES = 100
+"""The most times that threads are to be bound, until all of them get to run."""
+
 
 @pytest.fixture
 def compiled(monkeypatch):
@@ -121,12 +124,15 @@ def test_threads_of_the_driver_stay_on_a_cpu_each(backend, monkeypatch):
     # Of more groups than threads one waits in vain for the last, and no thread is bound.
     assert not bind_threads(backend.opened.context, backend.library._layers, cpus[:1] * (len(cpus) + 1))
     assert not threads_on_one_cpu()
-    monkeypatch.setattr(library, "_bound", {})
-    assert OpenClBackend.open(0, None).capabilities.driver_threads == "one on each CPU"
+    # In one of several tries: while CPUs are busy not every thread gets to run, and none is bound.
+    for _ in range(TRIES):
+        monkeypatch.setattr(library, "_bound", {})
+        if OpenClBackend.open(0, None).capabilities.driver_threads == "one on each CPU":
+            break
     bound = threads_on_one_cpu()
     assert sorted(bound.values()) == cpus
     # Bound anew they are the same threads, on a CPU each.
-    assert bind_threads(backend.opened.context, backend.library._layers, cpus)
+    assert any(bind_threads(backend.opened.context, backend.library._layers, cpus) for _ in range(TRIES))
     assert threads_on_one_cpu().keys() == bound.keys()
 
 
